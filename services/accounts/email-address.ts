@@ -18,7 +18,9 @@ const MAX_LENGTH = 254;
 /**
  * The characters of a dot-atom (RFC 5322 section 3.2.3), because mail programs treat a comma or a
  * second @ as a separator of recipients. Dots may be anywhere, as in addresses from Japanese mobile
- * operators. Only ASCII, so that lower-casing gives the same result in every language and database.
+ * operators and in the fields of browsers (HTML, "valid e-mail address"). Only ASCII, so that
+ * lower-casing gives the same result in every language and database. The rule `email_address` of
+ * the proto accepts the same.
  */
 const LOCAL_PART = /^[\w.!#$%&'*+/=?^`{|}~-]+$/;
 /**

@@ -3,9 +3,11 @@ import type { ServerResponse } from "node:http";
 import type { JWTPayload } from "jose";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type {
+  Endpoint,
   ProviderFaults,
   SimulatedAccount,
 } from "../../../scripts/simulators/sign-in-provider.ts";
+import { NEW_PASSWORD } from "../../support/accounts.ts";
 import { createAuthenticator } from "../../support/authenticator.ts";
 import {
   type Answer,
@@ -14,8 +16,14 @@ import {
   RETURN_URLS,
   startExternalApp,
 } from "../../support/external.ts";
-import { type HttpClient, sendHttp, withToken } from "../../support/http/client.ts";
+import {
+  type HttpClient,
+  type HttpResponse,
+  sendHttp,
+  withToken,
+} from "../../support/http/client.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
+import { tally, times } from "../../support/tally.ts";
 
 const { app, main, other, own, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
   await startExternalApp();
@@ -300,6 +308,17 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
     expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
   });
 
+  test.each(["ID.", ".ID", "a..ID", "!#$%&'*+/=?^_`{|}~-ID"])(
+    "an address with %s before the @ makes an account that its mailbox opens without the provider",
+    async (localPart) => {
+      const email = `${localPart.replace("ID", randomUUID())}@gmail.com`;
+      const { status, body } = await signInBy(googleAccount({ email }));
+      expect([status, body.user?.email]).toEqual([200, email]);
+      expect((await app.resetPassword(await app.resetTokenFor(email))).status).toBe(200);
+      expect((await app.login(email, NEW_PASSWORD)).body.user.id).toBe(body.user.id);
+    },
+  );
+
   test("an unproven address does not open an account that was never verified", async () => {
     const user = await app.addUser();
     for (const provider of ["google", "microsoft"]) {
@@ -494,6 +513,7 @@ describe("Unavailable sign-in providers", () => {
     async (_what, answer) => {
       app.clock.advance("1h"); // its discovery document counts for so long
       misbehave({ answer: { discovery: answer } });
+      onTestFinished(() => app.clock.advance("5s")); // it is not asked again before
       const startedAt = performance.now();
       const { status, body } = await start(app.httpClient());
       expect([status, body.code]).toEqual([503, "UNAVAILABLE"]);
@@ -501,6 +521,104 @@ describe("Unavailable sign-in providers", () => {
       expect((await start(app.httpClient(), { provider: "microsoft" })).status).toBe(200);
     },
   );
+
+  const answerJson = (value: unknown) => (response: ServerResponse) =>
+    response.setHeader("content-type", "application/json").end(JSON.stringify(value));
+  const document = (changes: object) =>
+    answerJson({
+      issuer: main.issuer,
+      authorization_endpoint: `${main.issuer}/authorize`,
+      token_endpoint: `${main.issuer}/token`,
+      jwks_uri: `${main.issuer}/keys`,
+      ...changes,
+    });
+  /** Requests that reached an endpoint of the main provider. */
+  const asked = (wanted: Endpoint) =>
+    main.requests.filter(({ endpoint }) => endpoint === wanted).length;
+
+  const documents: [string, (response: ServerResponse) => void][] = [
+    ["is HTML", (r) => r.setHeader("content-type", "text/html").end("<h1>Hello</h1>")],
+    ["has status 500", (r) => r.writeHead(500).end("{}")],
+    ["redirects to this machine", (r) => r.writeHead(302, { location: own.issuer }).end()],
+    ["is cut off", (r) => r.setHeader("content-type", "application/json").end('{"issuer":')],
+    ["is a list", answerJson([])],
+    ["names another issuer", document({ issuer: own.issuer })],
+    ["names no issuer", document({ issuer: undefined })],
+    ["has no keys", document({ jwks_uri: undefined })],
+    ["has no token endpoint", document({ token_endpoint: undefined })],
+    ["leads to a script", document({ authorization_endpoint: "javascript:alert(1)" })],
+    ["leads to plain http", document({ authorization_endpoint: "http://evil.example/" })],
+    ["sends codes over plain http", document({ token_endpoint: "http://evil.example/token" })],
+    ["has keys in a file", document({ jwks_uri: "file:///etc/passwd" })],
+    ["lists methods as a number", document({ token_endpoint_auth_methods_supported: 1 })],
+    ["has 300 KiB", document({ padding: "x".repeat(300 * 1024) })],
+  ];
+  test.each(documents)(
+    "POST /auth/start-external: a discovery document that %s is 503, requested once in 5 s and not cached",
+    async (_what, answer) => {
+      app.clock.advance("1h");
+      misbehave({ answer: { discovery: answer } });
+      onTestFinished(() => app.clock.advance("5s"));
+      const before = [asked("discovery"), own.requests.length];
+      for (let i = 0; i < 3; i++) {
+        const { status, body } = await start(app.httpClient());
+        expect([status, body.code]).toEqual([503, "UNAVAILABLE"]);
+      }
+      main.misbehave({});
+      expect((await start(app.httpClient())).status).toBe(503);
+      expect([asked("discovery"), own.requests.length]).toEqual([(before[0] ?? 0) + 1, before[1]]);
+      app.clock.advance("5s");
+      expect((await signInBy(googleAccount())).status).toBe(200);
+    },
+  );
+
+  test("POST /auth/start-external: concurrent callers share one request for the discovery document", async () => {
+    app.clock.advance("1h");
+    const before = asked("discovery");
+    const answers = await Promise.all(Array.from({ length: 20 }, () => start(app.httpClient())));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(asked("discovery")).toBe(before + 1);
+  });
+
+  const keySets: [string, (response: ServerResponse) => void][] = [
+    ["are HTML", (r) => r.setHeader("content-type", "text/html").end("<h1>Hello</h1>")],
+    ["have status 500", (r) => r.writeHead(500).end('{"keys":[{}]}')],
+    ["redirect to this machine", (r) => r.writeHead(302, { location: own.issuer }).end()],
+    ["are none", answerJson({ keys: [] })],
+    ["are a text", answerJson({ keys: "all" })],
+    ["are numbers", answerJson({ keys: [1] })],
+    ["have 300 KiB", answerJson({ keys: [{ padding: "x".repeat(300 * 1024) }] })],
+  ];
+  test.each(keySets)(
+    "POST /auth/finish-external: keys of a provider that %s are 503, requested once in 5 s and not cached",
+    async (_what, answer) => {
+      app.clock.advance("1h"); // the keys are forgotten with the discovery document
+      misbehave({ answer: { keys: answer } });
+      onTestFinished(() => app.clock.advance("5s"));
+      const before = [asked("keys"), own.requests.length];
+      for (let i = 0; i < 3; i++) {
+        const { status, body } = await signInBy(googleAccount());
+        expect([status, body.code]).toEqual([503, "UNAVAILABLE"]);
+      }
+      expect([asked("keys"), own.requests.length]).toEqual([(before[0] ?? 0) + 1, before[1]]);
+      main.misbehave({});
+      app.clock.advance("5s");
+      expect((await signInBy(googleAccount())).status).toBe(200);
+    },
+  );
+
+  test("POST /auth/finish-external: ID tokens of an unknown key are 401 and request the keys once, and others stay valid", async () => {
+    app.clock.advance("1h");
+    misbehave({ kid: "two" });
+    const before = asked("keys");
+    for (let i = 0; i < 5; i++) {
+      const browser = app.httpClient();
+      await expectRefused(browser, await answerOf(browser, googleAccount()));
+    }
+    main.misbehave({});
+    expect((await signInBy(googleAccount())).status).toBe(200);
+    expect(asked("keys")).toBe(before + 1);
+  });
 
   test("the log contains the error code of a wrong client secret", async () => {
     misbehave({
@@ -569,6 +687,24 @@ describe("Identities: concurrent requests", () => {
     const ids = new Set(answers.map(({ body }) => body.user.id));
     expect([...ids]).toEqual([await userIdOf(account.email as string)]);
   });
+
+  test.each(["nobody", "a stranger"])(
+    "POST /auth/finish-external: of concurrent sign-ins by two providers with an address registered by %s, one opens the account and the other gets an identity token",
+    async (who) => {
+      const stranger = who === "nobody" ? undefined : await app.signIn();
+      const email = stranger?.user.email ?? `${randomUUID()}@example.com`;
+      const google = googleAccount({ email, hd: "example.com" });
+      const github = githubAccount(email, true);
+      const answers = await Promise.all(
+        times(12, (i) => (i % 2 ? signInBy(google) : signInBy(github, { provider: "github" }))),
+      );
+      const kindOf = ({ body }: HttpResponse) => (body.identityToken ? "token" : body.user?.id);
+      const userId = await userIdOf(email);
+      expect(tally(answers, kindOf)).toEqual({ token: 6, [userId as string]: 6 });
+      expect(await identitiesOf(userId as string)).toHaveLength(1);
+      if (stranger) expect(await stranger.profileStatus()).toBe(401);
+    },
+  );
 
   test("POST /auth/finish-external: concurrent first sign-ins create one account though the address at the provider changes", async () => {
     const account = googleAccount();

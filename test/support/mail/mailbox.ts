@@ -12,8 +12,12 @@ export type Mailbox = ReturnType<typeof folderMailbox>;
 /** An e-mail as its recipient reads it. */
 type MailboxEmail = Awaited<ReturnType<typeof parse>>;
 
-/** An address with its domain in punycode: the SMTP server decodes it. */
-const canonical = (address: string) => address.replace(/[^@]*$/, domainToASCII);
+/**
+ * An address with its domain in punycode, which the SMTP server decodes, and without the quotes
+ * around a local part with dots at its edges (RFC 5321 section 4.1.2).
+ */
+const canonical = (address: string) =>
+  address.replace(/[^@]*$/, domainToASCII).replace(/^"(.*)"@/, "$1@");
 
 /** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>) {
@@ -45,7 +49,9 @@ export function folderMailbox(dataDir: string) {
       .filter(([, { to }]) => to === "" || to === address.toLowerCase())
       .sort(([a], [b]) => (a < b ? -1 : 1));
     const all = await Promise.all(likely.map(([, file]) => (file.email ??= parse(file.raw))));
-    return all.filter(({ to }) => to?.some((one) => "address" in one && one.address === address));
+    const isTo = (to: string | undefined) =>
+      to !== undefined && canonical(to) === canonical(address);
+    return all.filter(({ to }) => to?.some((one) => isTo(one.address)));
   }
   return { ...mailboxOf(emailsTo), close: async () => {} };
 }
