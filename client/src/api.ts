@@ -54,6 +54,7 @@ export const FORBIDDEN_IMPERSONATING = [
   "listUserSessions",
   "revokeUserSessions",
   "listUserIdentities",
+  "getUserSignInMethods",
   "listAuditLogs",
   "listEmailLogs",
   "previewEmail",
@@ -1564,6 +1565,19 @@ export type RevokeUserSessionsResponse = {
 
 export type ListUserIdentitiesResponse = Identity[];
 
+export type GetUserSignInMethodsResponse = {
+  /** True when the account has a password. */
+  hasPassword: boolean;
+  /** Number of passkeys. */
+  passkeys: number;
+  /** Number of connected provider accounts. */
+  identities: number;
+  /** True when a code by e-mail can sign in. */
+  emailCode: boolean;
+  /** True when the owner has decided that every sign-in needs a second factor. */
+  secondFactorRequired: boolean;
+};
+
 export type ListAuditLogsRequest = {
   /** Number of rows per page: 1 to 100. The default is 20. */
   limit?: number | undefined;
@@ -2322,6 +2336,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the identities of a user, newest first: accounts at sign-in providers that are connected. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listUserIdentities: (id: string, options?: CallOptions) =>
       call<ListUserIdentitiesResponse>("GET", `/admin/users/${encodeURIComponent(id)}/identities`, {}, options),
+    /** Returns the ways in which a user can sign in. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
+    getUserSignInMethods: (id: string, options?: CallOptions) =>
+      call<GetUserSignInMethodsResponse>("GET", `/admin/users/${encodeURIComponent(id)}/sign-in-methods`, {}, options),
     /** Lists audit events, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listAuditLogs: (query?: ListAuditLogsRequest, options?: CallOptions) =>
       call<ListAuditLogsResponse>("GET", "/admin/audit-logs", { query }, options),

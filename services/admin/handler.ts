@@ -1,6 +1,7 @@
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { countWaysIn } from "../accounts/ways-in.ts";
 import { callOf, sessionCallOf } from "../call.ts";
 import { identityMessage } from "../external/identity-message.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
@@ -14,7 +15,7 @@ import { findPeople } from "../store/person.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { listDeliveries } from "../store/webhook-deliveries.ts";
 import { type ListedWebhook, listWebhooks } from "../store/webhooks.ts";
-import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
+import { profileOf, sessionMessage, toMessage, waysInMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { inviteUser } from "./invite-user.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
@@ -70,6 +71,11 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     const call = callOf(ctx);
     await readAdminUser(call, req.id);
     return { identities: (await listIdentities(call, req.id)).map(identityMessage) };
+  },
+  async getUserSignInMethods(req, ctx) {
+    const call = callOf(ctx);
+    const user = await readAdminUser(call, req.id);
+    return waysInMessage(await countWaysIn(call, user.id), user);
   },
   async revokeUserSessions(req, ctx) {
     const ended = await revokeUserSessions(callOf(ctx), req.id);

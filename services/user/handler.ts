@@ -30,7 +30,13 @@ import {
   renameOwnPasskey,
 } from "./manage-passkeys.ts";
 import { createOwnKey, revokeOwnKey } from "./own-api-keys.ts";
-import { passkeyMessage, profileOf, sessionMessage, toMessage } from "./to-message.ts";
+import {
+  passkeyMessage,
+  profileOf,
+  sessionMessage,
+  toMessage,
+  waysInMessage,
+} from "./to-message.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {
@@ -52,14 +58,8 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async getSignInMethods(_req, ctx) {
     const call = sessionCallOf(ctx);
-    const { id, secondFactor } = call.principal.user;
-    const { password, emailCode, ...others } = await countWaysIn(call, id);
-    return {
-      hasPassword: password > 0,
-      ...others,
-      emailCode: emailCode > 0,
-      secondFactorRequired: secondFactor,
-    };
+    const { user } = call.principal;
+    return waysInMessage(await countWaysIn(call, user.id), user);
   },
   async setPassword(req, ctx) {
     await setPassword(sessionCallOf(ctx), req.newPassword);

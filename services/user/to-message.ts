@@ -1,7 +1,9 @@
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { WaysIn } from "../accounts/ways-in.ts";
 import type { Call, SessionCall } from "../call.ts";
 import type { Passkey } from "../store/passkeys.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
+import type { User } from "../store/users.ts";
 
 /** A row as a message: times become timestamps, null values are absent. */
 type Message<Row> = {
@@ -78,6 +80,18 @@ export function sessionMessage(
     impersonated: isImpersonation ? true : null,
   });
 }
+
+/** Maps the ways in of an account to their message. */
+export const waysInMessage = (
+  { password, passkeys, identities, emailCode }: WaysIn,
+  { secondFactor }: Pick<User, "secondFactor">,
+) => ({
+  hasPassword: password > 0,
+  passkeys,
+  identities,
+  emailCode: emailCode > 0,
+  secondFactorRequired: secondFactor,
+});
 
 /** Maps a passkey to its message. */
 export const passkeyMessage = ({

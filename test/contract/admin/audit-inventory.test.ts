@@ -22,6 +22,7 @@ const unaudited = [
     "ListUsers",
     "GetUser",
     "ListUserSessions",
+    "GetUserSignInMethods",
     "ListAuditLogs",
   ],
   ...["StartExternal", "ListIdentities", "ListUserIdentities", "ListDevices"],

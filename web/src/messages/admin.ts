@@ -283,6 +283,10 @@ export const admin = {
   "users.actions": ["Actions for {name}", "Aktionen für {name}"],
   "users.view": ["Open", "Öffnen"],
   "user.overview": ["Overview", "Übersicht"],
+  "user.waysIn": ["Ways to sign in", "Anmeldewege"],
+  "user.passwordSet": ["set", "gesetzt"],
+  "user.passwordNone": ["none", "keines"],
+  "user.emailCode": ["Code by e-mail", "Code per E-Mail"],
   "user.metadataTitle": ["Metadata", "Metadaten"],
   "user.metadataAbout": [
     "Data of your own about this user, for your applications. The user can read it.",
