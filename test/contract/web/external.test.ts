@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { CLIENT, startSignInProvider } from "../../../scripts/simulators/sign-in-provider.ts";
 import {
@@ -11,7 +12,7 @@ import {
   seeHeading,
   type Tab,
 } from "../../support/browser.ts";
-import { googleAccount } from "../../support/external.ts";
+import { githubAccount, googleAccount } from "../../support/external.ts";
 import { freePort } from "../../support/network/sockets.ts";
 import { forSuite } from "../../support/suites.ts";
 
@@ -22,6 +23,8 @@ const env = {
   PUBLIC_URL: url,
   ...{ GOOGLE_CLIENT_ID: CLIENT.id, GOOGLE_CLIENT_SECRET: CLIENT.secret },
   GOOGLE_ISSUER: provider.issuer,
+  ...{ GITHUB_CLIENT_ID: CLIENT.id, GITHUB_CLIENT_SECRET: CLIENT.secret },
+  ...{ GITHUB_BASE_URL: provider.issuer, GITHUB_API_URL: provider.issuer },
 };
 
 // the provider is at another site: 127.0.0.1 and not localhost
@@ -55,6 +58,68 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     const other = await web.open(`${url}/sign-in`, await web.newBrowser());
     await press(other.page, CONTINUE);
     await menu(other);
+  });
+
+  test("a provider is connected after a sign-in with another one, and only to an account that exists", async () => {
+    const email = `${randomUUID()}@gmail.com`;
+    const first = githubAccount(email, true);
+    provider.visitedBy(first);
+    const own = await web.open(`${url}/sign-in`);
+    await press(own.page, "Continue with GitHub");
+    await menu(own);
+    const google = googleAccount({ email });
+    const arrive = async () => {
+      provider.visitedBy(google);
+      const tab = await web.open(`${url}/sign-in`, await web.newBrowser());
+      await press(tab.page, CONTINUE);
+      await see(tab.page, "Sign in once as before, then Google is connected.");
+      return tab;
+    };
+    const stranger = await arrive();
+    expect(await stranger.page.getByRole("button", { name: CONTINUE }).count()).toBe(0);
+    await expectAccessible(stranger);
+    provider.visitedBy(githubAccount(`${randomUUID()}@example.com`, true));
+    await press(stranger.page, "Continue with GitHub");
+    await see(stranger.page, "No account here is connected with this one.");
+    await expectAccessible(stranger);
+    const tab = await arrive();
+    provider.visitedBy(first);
+    await press(tab.page, "Continue with GitHub");
+    await seeHeading(tab.page, "Sign-in providers");
+    await see(tab.page, `Google ${email}`);
+    expect(await tab.page.evaluate("sessionStorage.length")).toBe(0);
+  });
+
+  test("an account that waits to be connected is forgotten if somebody else begins a sign-in in the same tab", async () => {
+    const { email } = await web.app.addVerifiedUser();
+    provider.visitedBy(googleAccount({ email, hd: "example.com" }));
+    const { page } = await web.open(`${url}/sign-in`);
+    await press(page, CONTINUE);
+    await see(page, "Sign in once as before, then Google is connected.");
+    const theirs = `${randomUUID()}@example.com`;
+    provider.visitedBy(undefined);
+    await press(page, "Continue with GitHub");
+    await see(page, "The sign-in with this provider did not succeed.");
+    provider.visitedBy(githubAccount(theirs, true));
+    await press(page, "Begin again");
+    await press(page, "Continue with GitHub");
+    await page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
+    await goTo(page, "/account/security");
+    await see(page, `GitHub ${theirs}`);
+    expect(await page.getByText(email).count()).toBe(0);
+  });
+
+  test("a reload of the page to which the provider has led leads to a new beginning", async () => {
+    const { email } = await web.app.addVerifiedUser();
+    provider.visitedBy(googleAccount({ email, hd: "example.com" }));
+    const tab = await web.open(`${url}/sign-in`);
+    await press(tab.page, CONTINUE);
+    await see(tab.page, "Sign in once as before, then Google is connected.");
+    expect(tab.page.url()).toBe(`${url}/external`);
+    await tab.page.reload();
+    await see(tab.page, "The provider has not answered. Please begin again.");
+    await press(tab.page, "Begin again");
+    await see(tab.page, CONTINUE);
   });
 
   test("a provider can be connected and disconnected on the security page", async () => {
@@ -125,7 +190,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     },
   );
 
-  test("administrators see the connected providers of a user", async () => {
+  test("administrators see how a user signs in, and the connected providers", async () => {
     const account = googleAccount();
     provider.visitedBy(account);
     const own = await web.open(`${url}/sign-in`);
@@ -136,8 +201,10 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     ]);
     const tab = await web.signInAdmin(await web.newBrowser());
     await goTo(tab.page, `/admin/users/${user?.id}`);
-    await tab.page.getByRole("tab", { name: "Sign-in providers" }).click();
+    await tab.page.getByRole("tab", { name: "Ways to sign in" }).click();
     await see(tab.page, `Google ${account.email}`);
+    const facts = tab.page.getByRole("tabpanel").getByRole("definition");
+    expect(await facts.allTextContents()).toEqual(["none", "0", "off", "Not required"]);
     await expectAccessible(tab);
   });
 

@@ -6,6 +6,29 @@ import { session } from "./session.svelte.ts";
 /** Storage key of the page that asked for a confirmation, while the user is at the provider. */
 const CONFIRMING = "gatehouse-confirming";
 
+/** Storage key of an account that will be connected after a sign-in at another provider. */
+const CONNECTING = "gatehouse-connecting";
+type Connecting = { identityToken: string; provider: string };
+
+/**
+ * Goes to a provider to sign in there.
+ * @param connects whether the account that waits for a sign-in is connected afterwards. Then only
+ * an existing account counts. Otherwise it is forgotten, since the user may be another one
+ */
+export async function signInAt(provider: string, connects: boolean): Promise<void> {
+  const { identityToken, provider: name } = arrival;
+  const waiting = connects && identityToken ? { identityToken, provider: name } : undefined;
+  if (waiting) sessionStorage.setItem(CONNECTING, JSON.stringify(waiting));
+  else sessionStorage.removeItem(CONNECTING);
+  await session.leaveFor(provider, "sign-in", !waiting);
+}
+
+function takeConnecting(): Connecting | undefined {
+  const text = sessionStorage.getItem(CONNECTING);
+  sessionStorage.removeItem(CONNECTING);
+  return text === null ? undefined : (JSON.parse(text) as Connecting);
+}
+
 /** Goes to a provider that confirms the user. */
 export async function confirmAt(provider: string, page: string): Promise<void> {
   sessionStorage.setItem(CONFIRMING, page);
@@ -38,6 +61,7 @@ class Arrival {
     this.#answer = undefined;
     this.confirmsFor = sessionStorage.getItem(CONFIRMING) ?? undefined;
     sessionStorage.removeItem(CONFIRMING);
+    const connecting = takeConnecting();
     try {
       const { code, iss, error, user } = others;
       const answer: FinishExternalRequest = { provider, state, code, iss, error, user };
@@ -45,6 +69,7 @@ class Arrival {
       this.tempToken = tempToken;
       if (identityToken) await this.#readName(provider);
       this.identityToken = identityToken;
+      if (connecting && !identityToken) Object.assign(this, connecting);
     } catch (thrown) {
       this.failure = failureOf(thrown);
     }

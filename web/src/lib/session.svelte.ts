@@ -149,9 +149,16 @@ class Session {
     await this.#begin(await this.#client.passkeys.signIn(settings));
   }
 
-  /** Goes to the page of a provider, to sign in or to prove the ownership of an account there. */
-  async leaveFor(provider: string, purpose: "sign-in" | "prove"): Promise<void> {
-    const request = { provider, purpose, acceptTerms: purpose === "sign-in" };
+  /**
+   * Goes to the page of a provider, to sign in or to prove the ownership of an account there.
+   * @param acceptTerms whether the sign-in may create an account
+   */
+  async leaveFor(
+    provider: string,
+    purpose: "sign-in" | "prove",
+    acceptTerms = purpose === "sign-in",
+  ): Promise<void> {
+    const request = { provider, purpose, acceptTerms };
     const { authorizationUrl } = await this.#client.auth.startExternal(request);
     location.assign(authorizationUrl);
   }

@@ -19,6 +19,10 @@ export const external = {
     "You have an account here. Sign in once as before, then {provider} is connected.",
     "Sie haben hier schon ein Konto. Melden Sie sich einmal wie bisher an, dann ist {provider} verbunden.",
   ],
+  "external.noAccount": [
+    "No account here is connected with this one. Please begin again, and sign in as before.",
+    "Mit diesem Konto ist hier keines verbunden. Bitte beginnen Sie neu, und melden Sie sich wie bisher an.",
+  ],
   "external.connected": ["The provider is connected.", "Der Anbieter ist verbunden."],
   "identities.title": ["Sign-in providers", "Anbieter für die Anmeldung"],
   "identities.about": [
