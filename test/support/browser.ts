@@ -98,11 +98,12 @@ export function describeChromium(name: string, tests: (visit: Visitor) => void):
   });
 }
 
+type Env = Record<string, string>;
 /**
  * The settings of a suite: its browsers, by default Chromium, and with TEST_FULL Firefox, and
- * variables of the product.
+ * variables of the product, or a function that chooses those of each browser, such as a port.
  */
-type WebSettings = { browsers?: BrowserName[]; env?: Record<string, string> };
+type WebSettings = { browsers?: BrowserName[]; env?: Env | (() => Promise<Env>) };
 
 /** A suite that drives the web app. It is skipped if a browser is missing, except in CI. */
 export function describeWeb(
@@ -113,7 +114,7 @@ export function describeWeb(
   const { browsers = process.env.TEST_FULL ? BOTH : CHROMIUM, env = {} } = settings;
   for (const browser of browsers) {
     describeIf(!isAbsent(browser), `${name}, in ${browser}`, async () =>
-      tests(await openWeb(browser, env)),
+      tests(await openWeb(browser, typeof env === "function" ? await env() : env)),
     );
   }
 }
@@ -121,7 +122,7 @@ export function describeWeb(
 /** The product and a browser. */
 export type WebFixture = Awaited<ReturnType<typeof openWeb>>;
 
-async function openWeb(name: BrowserName, env: Record<string, string>) {
+async function openWeb(name: BrowserName, env: Env) {
   const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
   const app = await startSuiteApp({ mode, env });
   const browser = await openBrowser(name);

@@ -16,19 +16,22 @@ import { githubAccount, googleAccount } from "../../support/external.ts";
 import { freePort } from "../../support/network/sockets.ts";
 import { forSuite } from "../../support/suites.ts";
 
-const url = `http://localhost:${await freePort()}`;
 const provider = await forSuite(startSignInProvider());
-const env = {
-  PORT: new URL(url).port,
-  PUBLIC_URL: url,
+const providers = {
   ...{ GOOGLE_CLIENT_ID: CLIENT.id, GOOGLE_CLIENT_SECRET: CLIENT.secret },
   GOOGLE_ISSUER: provider.issuer,
   ...{ GITHUB_CLIENT_ID: CLIENT.id, GITHUB_CLIENT_SECRET: CLIENT.secret },
   ...{ GITHUB_BASE_URL: provider.issuer, GITHUB_API_URL: provider.issuer },
 };
 
-// the provider is at another site: 127.0.0.1 and not localhost
+/** The product at localhost: the provider is at another site, 127.0.0.1. */
+async function env() {
+  const port = `${await freePort()}`;
+  return { ...providers, PORT: port, PUBLIC_URL: `http://localhost:${port}` };
+}
+
 describeWeb("Web app: sign-in providers", { env }, (web) => {
+  const url = web.app.settings.PUBLIC_URL as string;
   const menu = ({ page }: Tab) =>
     page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
   const CONTINUE = "Continue with Google";

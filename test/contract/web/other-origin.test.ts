@@ -2,7 +2,16 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { CLIENT, startSignInProvider } from "../../../scripts/simulators/sign-in-provider.ts";
-import { describeWeb, enter, press, say, see, seeHeading, signOut } from "../../support/browser.ts";
+import {
+  CHROMIUM,
+  describeWeb,
+  enter,
+  press,
+  say,
+  see,
+  seeHeading,
+  signOut,
+} from "../../support/browser.ts";
 import { googleAccount } from "../../support/external.ts";
 import { freePort } from "../../support/network/sockets.ts";
 import { startDaemon } from "../../support/processes/programs.ts";
