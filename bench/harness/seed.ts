@@ -5,6 +5,13 @@ import { openStore } from "../../services/store/open-store.ts";
 /** Numbers of rows. */
 export type Sizes = { users: number; events: number; emails: number; calls: number };
 
+/**
+ * How calls are distributed over users. `flat`: half of them belong to a twentieth of the users, who
+ * all make equally many. `zipf`: user n makes 1/n as many as the first one, who makes 5 % of the calls
+ * of a million users.
+ */
+export type Skew = "flat" | "zipf";
+
 const CHUNK = 250_000;
 
 /** Days over which AI calls are spread. */
@@ -16,7 +23,11 @@ const CALL_DAYS = 90;
  * API key and make all of their calls with it. The SQL server generates the rows. The events are
  * not sealed.
  */
-export async function seed(url: string, { users, events, emails, calls }: Sizes): Promise<void> {
+export async function seed(
+  url: string,
+  { users, events, emails, calls }: Sizes,
+  skew: Skew = "flat",
+): Promise<void> {
   const store = await openStore({ kind: "postgres", url }, createLog("warn"));
   await store.migrate();
   await store.close();
@@ -133,7 +144,11 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
   from pg_constraint where conname = 'ai_usage_users_key'`)
   ).rows;
   for (const { drop } of definitions) await client.query(drop);
-  // Half of the calls belong to a tenth of the users. A seventh name an alias.
+  const caller = {
+    flat: `case when i % 2 = 0 then 1 + (i::bigint * 7919) % greatest(1, ${users} / 10) else 1 + (i::bigint * 104729) % ${users} end`,
+    zipf: `floor(power(${users}::float8, i * 0.6180339887498949::float8 - floor(i * 0.6180339887498949::float8)))::bigint`,
+  };
+  // A seventh name an alias.
   await inChunks(
     "AI calls",
     calls,
@@ -143,7 +158,7 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
   select ${idOf("i", calls)}, p.id, p.key_id, case when i % 7 = 0 then 'alias-' || i % 5 end, 'provider-' || substr('abcd', 1 + i % 4, 1), 'model-' || substr('abcd', 1 + i % 4, 1) || '-' || 1 + i % 3,
     case when i % 50 = 7 then 'rate limited' else 'completed' end, 100 + i % 900, 50 + i % 700, i % 50 = 7, 900 + i % 3000, 300 + i % 500, made
   from (select i, now() - interval '${CALL_DAYS} days' + i * interval '${CALL_DAYS} days' / ${calls} as made,
-          case when i % 2 = 0 then 1 + (i::bigint * 7919) % greatest(1, ${users} / 10) else 1 + (i::bigint * 104729) % ${users} end as person
+          ${caller[skew]} as person
         from generate_series(${from}, ${to}) as i) as c
   join people p on p.n = c.person`,
   );

@@ -23,32 +23,43 @@ const { values } = parseArgs({
 if (!values.url) throw new Error("--url is missing");
 const DAY_MS = 86_400_000;
 const EMAIL = "bench-administrator@example.com";
-/** The last so many days. */
-const daysTo = (days: number) =>
-  `from=${new Date(Date.now() - (days - 1) * DAY_MS).toISOString().slice(0, 10)}T00:00:00Z`;
+/** From so many days ago to a later day, or to today. */
+const days = (first: number, last?: number) => {
+  const timeOf = (ago: number) =>
+    `${new Date(Date.now() - ago * DAY_MS).toISOString().slice(0, 10)}T00:00:00Z`;
+  return `from=${timeOf(first)}${last === undefined ? "" : `&to=${timeOf(last)}`}`;
+};
+const sums = (by: string, limit: number, span: string) =>
+  `/admin/usage/sums?groupBy=${by}&limit=${limit}&${span}`;
+/** What the web app offers. */
+const PERIODS = [7, 30, 90];
 const PAGES: Record<string, string> = {
-  overview: "/admin/overview",
   ...Object.fromEntries(
-    ["day", "model", "provider"].map((by) => [
-      `usage sums by ${by}, 30 days`,
-      `/admin/usage/sums?groupBy=${by}&${daysTo(30)}`,
+    ["24h", "7d", "30d"].map((period) => [
+      `overview of ${period}`,
+      `/admin/overview?period=${period}`,
     ]),
   ),
   ...Object.fromEntries(
-    [7, 30, 90].flatMap((days) =>
-      [10, 100].map((limit) => [
-        `usage sums, top ${limit} users of ${days} days`,
-        `/admin/usage/sums?groupBy=user&limit=${limit}&${daysTo(days)}`,
+    PERIODS.flatMap((count) =>
+      ["day", "model", "provider", "user", "key", "alias"].map((by) => [
+        `usage sums by ${by}, ${count} days`,
+        sums(by, by === "day" ? 90 : 20, days(count - 1)),
       ]),
     ),
   ),
-  "usage sums, top 10 users of 14 days": `/admin/usage/sums?groupBy=user&limit=10&${daysTo(14)}`,
   ...Object.fromEntries(
-    ["key", "alias"].map((by) => [
-      `usage sums by ${by}, 30 days`,
-      `/admin/usage/sums?groupBy=${by}&${daysTo(30)}`,
+    PERIODS.map((count) => [
+      `usage sums, top 100 users of ${count} days`,
+      sums("user", 100, days(count - 1)),
     ]),
   ),
+  "usage sums, top 20 users of today": sums("user", 20, days(0)),
+  "usage sums, top 20 users of 14 days": sums("user", 20, days(13)),
+  "usage sums, top 20 users of 60 days": sums("user", 20, days(59)),
+  "usage sums, top 20 users of a past week": sums("user", 20, days(20, 14)),
+  "usage sums, top 20 users of a past month": sums("user", 20, days(58, 28)),
+  "usage sums, top 20 keys of a past month": sums("key", 20, days(58, 28)),
   "usage, first page": "/admin/usage",
   "user search, part of a name": "/admin/users?search=sven",
   "user search, an address": "/admin/users?search=tara.12345",

@@ -9,12 +9,18 @@ const { values } = parseArgs({
     events: { type: "string", default: "5000000" },
     emails: { type: "string", default: "1000000" },
     calls: { type: "string", default: "0" },
+    skew: { type: "string", default: "flat" },
   },
 });
 if (!values.url) throw new Error("--url is missing");
-await seed(values.url, {
-  users: Number(values.users),
-  events: Number(values.events),
-  emails: Number(values.emails),
-  calls: Number(values.calls),
-});
+if (values.skew !== "flat" && values.skew !== "zipf") throw new Error("--skew is flat or zipf");
+await seed(
+  values.url,
+  {
+    users: Number(values.users),
+    events: Number(values.events),
+    emails: Number(values.emails),
+    calls: Number(values.calls),
+  },
+  values.skew,
+);
