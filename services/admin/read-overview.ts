@@ -21,12 +21,8 @@ import {
 } from "../store/overview.ts";
 import type { Db } from "../store/statement.ts";
 import { firstDetailedDay } from "../store/usage.ts";
-import {
-  type ModelTotals,
-  sumCallsWithin,
-  sumModelDays,
-  sumModelHours,
-} from "../store/usage-sums.ts";
+import { sumModelHours } from "../store/usage-parts.ts";
+import { type ModelTotals, sumModelDays } from "../store/usage-sums.ts";
 import { type FailingWebhook, listFailingWebhooks } from "../store/webhooks.ts";
 import { toMessage } from "../user/to-message.ts";
 
@@ -169,38 +165,37 @@ async function readDays(db: () => Db, now: Date, period: string): Promise<Number
 }
 
 /**
- * Reads the numbers of this hour and the 23 before it, and one sum of the 23 hours that those which
- * are over are compared with: nothing is summed up by hour, and two days by hour would take twice
- * as long. Active users are those of today.
+ * Reads the numbers of this hour and the 23 before it, and of the 23 hours that those which are over
+ * are compared with. Active users are those of today.
  * @param firstDetailed earlier calls are kept by day only, and are not compared
  */
 async function readHours(db: () => Db, now: Date, firstDetailed: Date): Promise<Numbers> {
   const thisHour = Math.floor(now.getTime() / HOUR_MS) * HOUR_MS;
-  const first = new Date(thisHour - (HOURS - 1) * HOUR_MS);
-  const units = Array.from({ length: HOURS }, (_, i) =>
-    new Date(first.getTime() + i * HOUR_MS).toISOString(),
+  const hourBefore = (hours: number) => new Date(thisHour - hours * HOUR_MS);
+  const both = Array.from({ length: 2 * HOURS }, (_, i) =>
+    hourBefore(2 * HOURS - 1 - i).toISOString(),
   );
-  const before = {
-    since: new Date(first.getTime() - DAY_MS),
-    until: new Date(thisHour - DAY_MS),
-  };
-  const [active, events, emails, models, pastEvents, pastEmails, pastCalls] = await Promise.all([
+  const spans = { units: both.slice(HOURS), earlier: both.slice(0, HOURS - 1) };
+  const first = hourBefore(HOURS - 1);
+  const before = { since: hourBefore(2 * HOURS - 1), until: hourBefore(HOURS) };
+  const [active, events, emails, hours, pastEvents, pastEmails] = await Promise.all([
     countActiveUsersByDay(db(), periodOf(lastDays(now, 1))),
     countEventsByHour(db(), first),
     countFailedEmailsByHour(db(), first),
-    sumModelHours(db(), first),
+    sumModelHours(db(), periodOf(lastDays(now, 3))),
     countEventsWithin(db(), before),
     countFailedEmailsWithin(db(), before),
-    sumCallsWithin(db(), before),
   ]);
   const day = before.since.toISOString();
+  const isCompared = before.since >= firstDetailed;
+  const models = isCompared ? hours : hours.filter((row) => row.day >= first.toISOString());
   return {
-    spans: { units, earlier: [day] },
+    spans,
     active,
     events: [...events, ...pastEvents.map((row) => ({ ...row, day }))],
     emails: [...emails, { day, count: pastEmails }],
     models,
-    calls: before.since < firstDetailed ? models : [...models, { ...pastCalls, day }],
+    calls: models,
   };
 }
 

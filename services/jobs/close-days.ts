@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Config } from "../platform/config/config.ts";
 import type { Store } from "../store/store.ts";
 import { firstDetailedDay, startOfDay } from "../store/usage.ts";
-import { closeDay } from "../store/usage-parts.ts";
+import { closeDay, closePeriod } from "../store/usage-parts.ts";
 import {
   claimRankings,
   findPartEnd,
@@ -45,9 +45,22 @@ export async function closeDays(
   const firstDay = dayOf(config.usageRetentionMs ? Math.max(firstKept, earliest) : earliest);
   const close = () => closeDay({ em: store.fork() }, { firstDay, lastDay });
   while (!signal.aborted && (await close().catch(ignoreLockTimeout))) await wait(PAUSE_MS);
+  for (const first of firstDaysOf(today)) {
+    if (signal.aborted) return;
+    const period = { firstDay: first, lastDay };
+    await closePeriod({ em: store.fork() }, period).catch(ignoreLockTimeout);
+    await wait(PAUSE_MS);
+  }
   if (!signal.aborted && (await claimRankings({ em: store.fork() }, { now, lastDay })))
     await rankUsers(store, today, signal);
 }
+
+/**
+ * First days of the periods of the console that end today or tomorrow. The latter are needed right
+ * after midnight.
+ */
+const firstDaysOf = (today: number) =>
+  PERIODS.flatMap((days) => [days - 1, days - 2].map((before) => dayOf(today - before * DAY_MS)));
 
 /**
  * Makes the rankings anew. Users are added up in parts, since no statement may take longer than 15
@@ -60,10 +73,7 @@ async function rankUsers(
 ): Promise<void> {
   const db = () => ({ em: store.fork() });
   const lastDay = dayOf(today - DAY_MS);
-  // a period of tomorrow begins a day later: its ranking is needed right after midnight
-  const firstDays = PERIODS.flatMap((days) =>
-    [days - 1, days - 2].map((before) => dayOf(today - before * DAY_MS)),
-  );
+  const firstDays = firstDaysOf(today);
   const period = { firstDay: dayOf(today - (Math.max(...PERIODS) - 1) * DAY_MS), lastDay };
   const versions = await readDayVersions(db(), period);
   const rankings = firstDays.map((firstDay): Ranking => ({ firstDay, others: 0, users: [] }));

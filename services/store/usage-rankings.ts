@@ -1,5 +1,6 @@
-import { type Db, oneRow, returnsRow } from "./statement.ts";
-import type { DayVersion } from "./usage-parts.ts";
+import { isLockTimeout } from "./errors.ts";
+import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
+import { type DayVersion, OF_CLOSED_DAYS } from "./usage-parts.ts";
 import { type Days, hasUnsummed, IN_PERIOD, USER_DAYS } from "./usage-sums.ts";
 
 /** A user and the tokens of a period. */
@@ -11,8 +12,15 @@ export type UserTokens = { userId: string; tokens: number };
  */
 export const RANKED_USERS = 10_000;
 
-/** Users that are candidates at most. Beyond that, adding up everybody is not much slower. */
-const MAX_CANDIDATES = 100_000;
+/**
+ * How far a search goes: rows that it reads of the lists of open days, and candidates that it adds up
+ * at most. Usually a few users have much more than everybody else, and the first search finds them.
+ * Beyond the second one, adding up everybody is not much slower.
+ */
+const SEARCHES = [
+  { depth: 5_000, most: 5_000 },
+  { depth: 100_000, most: 100_000 },
+];
 
 /** Tokens of candidate `c` in the period. */
 const TOTAL = `select sum(input_tokens + output_tokens) as tokens from ai_usage_users
@@ -20,88 +28,153 @@ const TOTAL = `select sum(input_tokens + output_tokens) as tokens from ai_usage_
 
 /**
  * The users with the most tokens of a period, largest first. A million users can't be added up in
- * 100 ms. Therefore a ranking is used that a job has made of the days that are over. The other days
- * of the period are open: those that no ranking covers, and those that have changed since. If some
- * users have a sum, the floor, then a user who has as much
+ * 100 ms. Therefore a ranking is used that a job has made of days that are over: the one whose days
+ * are nearly those of the period. The other days of the period are open: those that the ranking does
+ * not cover, and those that have changed since. For each open day there is a list of the users with
+ * the most tokens. So a user has at most
  *
- * - is in the ranking, and has as much with its tokens of the open days, or
- * - is not, and has on at least one open day an equal share of what exceeds the last one in the
- *   ranking.
+ * - the tokens of the ranking, or what the last one in the ranking has, and
+ * - of each open day the tokens of its list, or what the last one in the list has.
  *
- * The exact sums of all these are compared. Without a ranking, all days are open. Everybody is
- * added up if too many users are candidates.
+ * The exact sums of some users who seem to have most show how many tokens a place needs. Whoever may
+ * have as many is added up as well. A ranking may cover days outside of the period: then it says more
+ * than a user has. Without a ranking, all days are open. Everybody is added up if users who are in no
+ * ranking and in no list may have as many tokens, or if there are too many candidates.
  */
 export async function findTopUsers(
   db: Db,
   request: Days & { limit: number },
 ): Promise<UserTokens[]> {
-  const top = (await hasUnsummed(db)) ? undefined : await findAmongCandidates(db, request);
-  return (
-    top ??
-    db.em.execute(
-      `select user_id as "userId", sum(input_tokens + output_tokens)::float8 as tokens
-       from ${USER_DAYS} as usage where ${IN_PERIOD} and user_id is not null
-       group by user_id order by tokens desc, user_id limit :limit`,
-      request,
-    )
+  if (!(await hasUnsummed(db))) {
+    const top =
+      (await search(db, request)) ??
+      ((await rankPeriod(db, request)) && (await search(db, request)));
+    if (top) return top;
+  }
+  return db.em.execute(
+    `select user_id as "userId", sum(input_tokens + output_tokens)::float8 as tokens
+     from ${USER_DAYS} as usage where ${IN_PERIOD} and user_id is not null
+     group by user_id order by tokens desc, user_id limit :limit`,
+    request,
   );
 }
 
+/** @returns undefined if not even the longest search goes far enough */
+async function search(
+  db: Db,
+  request: Days & { limit: number },
+): Promise<UserTokens[] | undefined> {
+  for (const effort of SEARCHES) {
+    const top = await findAmongCandidates(db, { ...request, ...effort });
+    if (top) return top;
+  }
+}
+
 /**
- * One statement, so that all of it sees the same calls.
- * @returns undefined if too many users are candidates
+ * One statement, so that all of it sees the same calls. A day that a ranking lacks makes a search
+ * about as long as three days that it has in addition.
+ * @returns undefined if the search does not go far enough
  */
 async function findAmongCandidates(
   { em }: Db,
-  request: Days & { limit: number },
+  request: Days & { limit: number; depth: number; most: number },
 ): Promise<UserTokens[] | undefined> {
   const rows = await em.execute<(UserTokens & { isComplete: boolean })[]>(
     `with ranking as materialized (
        select first_day, last_day, others from ai_usage_rankings
-       where first_day >= :firstDay::date and last_day <= :lastDay::date order by last_day - first_day desc limit 1),
+       where first_day <= :lastDay::date and last_day >= :firstDay::date
+       order by 3 * (greatest(first_day - :firstDay::date, 0) + greatest(:lastDay::date - last_day, 0))
+         + greatest(:firstDay::date - first_day, 0) + greatest(last_day - :lastDay::date, 0)
+       limit 1),
      open_days as materialized (
-       select d.day from (select generate_series(:firstDay::date, :lastDay::date, '1 day')::date as day) as d
+       select d.day, greatest(:depth::bigint / count(*) over (), :limit::bigint) as depth
+       from (select generate_series(:firstDay::date, :lastDay::date, '1 day')::date as day) as d
        left join ranking r on d.day between r.first_day and r.last_day
        left join ai_usage_ranked_days k on k.day = d.day
        left join (select day, version from ai_usage_day_versions where ${IN_PERIOD}) as v on v.day = d.day
        where r.first_day is null or k.version is distinct from v.version),
-     ranked as materialized (
-       select u.user_id, u.tokens + coalesce(o.tokens, 0) as most from ai_usage_ranked_users u
-       cross join lateral (
-         select sum(t.tokens)::bigint as tokens from open_days d cross join lateral (
-           select input_tokens + output_tokens as tokens from ai_usage_users
-           where user_id = u.user_id and day = d.day limit 1) as t) as o -- one row, so that no other days are read
-       where u.first_day = (select first_day from ranking)),
+     lists as materialized (
+       select d.day, d.depth, t.user_id, t.tokens::float8 as tokens from open_days d cross join lateral (
+         select user_id, input_tokens + output_tokens as tokens from ai_usage_users
+         where day = d.day and user_id is not null order by input_tokens + output_tokens desc limit d.depth) as t),
+     ends as materialized (
+       select day, case when count(*) = max(depth) then min(tokens) else 0 end as tokens from lists group by day),
+     seen as materialized (
+       select user_id, max(ranked) as ranked, sum(listed) as listed, sum(above) as above from (
+         select user_id, tokens::float8 as ranked, 0::float8 as listed, 0::float8 as above
+         from ranking join ai_usage_ranked_users using (first_day, last_day)
+         union all
+         select l.user_id, null, l.tokens, l.tokens - e.tokens from lists l join ends e using (day)) as both_kinds
+       group by user_id),
      sample as materialized (
-       (select user_id from ranked order by most desc limit :limit)
-       union
-       select t.user_id from open_days d cross join lateral (
-         select user_id from ai_usage_users where day = d.day and user_id is not null
-         order by input_tokens + output_tokens desc limit :limit) as t),
+       select user_id from seen order by coalesce(ranked, 0) + listed desc limit 2 * :limit),
      bounds as materialized (
-       select s.floor, coalesce((select others from ranking), 0) as others, (select count(*) from open_days) as days
+       select s.floor, coalesce((select others from ranking), 0) as others, coalesce((select sum(tokens) from ends), 0) as ends
        from (
-         select case when count(tokens) = :limit then min(tokens) else 0 end::bigint as floor from (
+         select case when count(tokens) = :limit then min(tokens) else 0 end as floor from (
            select t.tokens from sample c cross join lateral (${TOTAL}) as t order by t.tokens desc nulls last limit :limit) as top) as s),
      candidates as materialized (
-       (select user_id from ranked where most >= (select floor from bounds))
-       union all
-       (select t.user_id from open_days d cross join lateral (
-          select user_id from ai_usage_users where day = d.day and user_id is not null
-            and input_tokens + output_tokens >= (select (floor - others) / nullif(days, 0) from bounds)
-          order by input_tokens + output_tokens desc limit ${MAX_CANDIDATES + 1}) as t -- so that no other days are read
-        limit ${MAX_CANDIDATES + 1})),
+       select s.user_id from seen s cross join bounds b
+       where b.floor >= b.others + b.ends and coalesce(s.ranked, b.others) + s.above + b.ends >= b.floor
+       limit :most + 1),
      found as materialized (
-       select floor >= others and (select count(*) from candidates) <= ${MAX_CANDIDATES} as is_complete from bounds)
+       select floor >= others + ends and (select count(*) from candidates) <= :most as is_complete from bounds)
      select f.is_complete as "isComplete", top.user_id as "userId", top.tokens::float8 as tokens
      from found f left join lateral (
-       select c.user_id, t.tokens from (select distinct user_id from candidates) as c cross join lateral (${TOTAL}) as t
+       select c.user_id, t.tokens from candidates c cross join lateral (${TOTAL}) as t
        where f.is_complete and t.tokens is not null order by t.tokens desc, c.user_id limit :limit) as top on true
      order by top.tokens desc, top.user_id`,
     request,
   );
   if (!rows[0]?.isComplete) return undefined;
   return rows.flatMap(({ userId, tokens }) => (userId ? [{ userId, tokens }] : []));
+}
+
+/** Rankings at the same time. Each has up to 10,000 rows, 2 MB. */
+const MAX_RANKINGS = 30;
+
+/**
+ * Ranks the users of a period that was asked for, so that only the first request takes long. Days
+ * after the latest ranking stay open. The ranking is kept until the job makes all of them again.
+ * Nothing is ranked if another process makes rankings, or if a user is being erased.
+ * @returns whether there is a further ranking
+ */
+async function rankPeriod({ em }: Db, period: Days): Promise<boolean> {
+  try {
+    return await em.transactional(async () => {
+      await em.execute("set local lock_timeout = '500ms'"); // less than PostgreSQL's deadlock_timeout
+      await em.execute("lock table ai_usage_rankings in share row exclusive mode"); // the job waits, so the versions of days stay
+      const closed = await firstRow<Days>(
+        { em },
+        `select :firstDay::text as "firstDay", to_char(last_day, 'YYYY-MM-DD') as "lastDay" from (
+           select least(:lastDay::date, max(last_day)) as last_day from ai_usage_rankings having count(*) < ${MAX_RANKINGS}) as latest
+         where last_day >= :firstDay::date`,
+        period,
+      );
+      if (!closed) return false;
+      const { affectedRows } = await em.execute<{ affectedRows: number }>(
+        `with sums as materialized (
+           select user_id, sum(input_tokens + output_tokens)::bigint as tokens from ai_usage_users
+           where ${IN_PERIOD} and user_id is not null group by user_id order by tokens desc limit ${RANKED_USERS}),
+         ranking as (
+           insert into ai_usage_rankings (first_day, last_day, others)
+           select :firstDay::date, :lastDay::date, case when count(*) = ${RANKED_USERS} then min(tokens) else 0 end from sums
+           on conflict do nothing returning first_day, last_day),
+         days as (
+           insert into ai_usage_ranked_days select day, version from ai_usage_day_versions
+           where ${IN_PERIOD} and exists (select from ranking) on conflict do nothing)
+         insert into ai_usage_ranked_users (user_id, first_day, last_day, tokens)
+         select u.id, r.first_day, r.last_day, s.tokens
+         from sums s join users u on u.id = s.user_id cross join ranking r order by u.id for key share of u`,
+        closed,
+        "run",
+      );
+      return affectedRows > 0;
+    });
+  } catch (error) {
+    if (!isLockTimeout(error)) throw error;
+    return false;
+  }
 }
 
 /** Interval at which rankings are made again if one of their days has changed, in ms. */
@@ -223,18 +296,18 @@ export const replaceRankings = (
         { firstDay, lastDay, others },
       );
       await em.execute(
-        `insert into ai_usage_ranked_users (user_id, first_day, tokens)
-         select r."userId", :firstDay, r.tokens from jsonb_to_recordset(:rows::jsonb) as r ("userId" uuid, tokens bigint)
+        `insert into ai_usage_ranked_users (user_id, first_day, last_day, tokens)
+         select r."userId", :firstDay, :lastDay, r.tokens from jsonb_to_recordset(:rows::jsonb) as r ("userId" uuid, tokens bigint)
          join users on users.id = r."userId" order by r."userId"`, // without those who have been erased since
-        { firstDay, rows: JSON.stringify(users) },
+        { firstDay, lastDay, rows: JSON.stringify(users) },
       );
     }
   });
 
 /** What is known of the days that are over. */
-const OF_CLOSED_DAYS = [
-  ...["ai_usage_keys", "ai_usage_aliases", "ai_usage_closed_days"],
-  ...["ai_usage_rankings", "ai_usage_ranked_days"],
+const OF_DAYS = [
+  ...OF_CLOSED_DAYS,
+  ...["ai_usage_closed_periods", "ai_usage_rankings", "ai_usage_ranked_days"],
 ];
 
 /**
@@ -242,6 +315,6 @@ const OF_CLOSED_DAYS = [
  * of days in a restored backup are transactions of another server. Joins the caller's transaction.
  */
 export async function reopenDays({ em }: Db): Promise<void> {
-  for (const table of OF_CLOSED_DAYS) await em.execute(`delete from ${table}`);
+  for (const table of OF_DAYS) await em.execute(`delete from ${table}`);
   await em.execute("update ai_usage_summing set ranked_at = null");
 }

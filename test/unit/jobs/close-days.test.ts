@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
 import { closeDays } from "../../../services/jobs/close-days.ts";
-import { forgetClosedDays, sumPartDays } from "../../../services/store/usage-parts.ts";
+import {
+  forgetClosedDays,
+  sumModelHours,
+  sumPartDays,
+} from "../../../services/store/usage-parts.ts";
 import {
   claimRankings,
   findTopUsers,
@@ -282,6 +286,10 @@ async function openFilled(url?: string) {
     (await sumPartDays({ em: store.fork() }, { ...period, by: "key", userId: null, limit: 1 }))
       .map(({ day, part, inputTokens }) => [day, part, inputTokens])
       .sort();
+  const hours = async () =>
+    (await sumModelHours({ em: store.fork() }, { ...period, firstDay: textOf(daysBefore(2)) }))
+      .map(({ day, model, calls, inputTokens }) => [day, model, calls, inputTokens])
+      .sort();
   const ranked = async () =>
     (
       await sql<{ users: string[] }>(
@@ -289,21 +297,22 @@ async function openFilled(url?: string) {
         [period.firstDay],
       )
     )[0]?.users;
-  return { store, sql, users, add, top, keys, ranked, close: () => store.close() };
+  return { store, sql, users, add, top, keys, hours, ranked, close: () => store.close() };
 }
 
 test("AI usage: closing days changes no answer, and reads no calls of closed days", async () => {
-  const { store, sql, users, top, keys } = await forTest(openFilled());
-  const before = [await top(), await keys()];
+  const { store, sql, users, top, keys, hours } = await forTest(openFilled());
+  const before = [await top(), await keys(), await hours()];
   expect(before[0]).toEqual([
     { userId: users[4], tokens: 150 },
     { userId: users[3], tokens: 120 },
   ]);
+  expect(before[2]).toHaveLength(2);
   await closeDays(store, NOW, config, running);
-  expect([await top(), await keys()]).toEqual(before);
+  expect([await top(), await keys(), await hours()]).toEqual(before);
   await sql("alter table ai_usage rename to ai_usage_before");
   await sql("create table ai_usage (like ai_usage_before)");
-  expect([await top(), await keys()]).toEqual(before);
+  expect([await top(), await keys(), await hours()]).toEqual(before);
 });
 
 test("AI usage: days are not ranked until earlier calls are summed up", async () => {
@@ -318,7 +327,9 @@ test("AI usage: after USAGE_RETENTION nothing is known of the keys of a day", as
   const { store, sql } = await forTest(openFilled());
   await closeDays(store, NOW, config, running);
   await forgetClosedDays({ em: store.fork() }, daysBefore(10));
-  for (const table of ["ai_usage_keys", "ai_usage_aliases", "ai_usage_closed_days"])
+  for (const table of [
+    ...["ai_usage_keys", "ai_usage_aliases", "ai_usage_hours", "ai_usage_closed_days"],
+  ])
     expect(await sql(`select distinct day::text from ${table} order by 1`)).toEqual(
       [2, 1].map((days) => ({ day: textOf(daysBefore(days)) })),
     );
