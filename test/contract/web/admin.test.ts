@@ -81,7 +81,11 @@ describeWeb("Web app: administration", {}, (web) => {
     await banner.waitFor();
     await open(tab, "/account/profile", "Profile");
     await page.getByText(user.email, { exact: true }).first().waitFor();
+    await page.setViewportSize({ width: 375, height: 300 });
+    await page.evaluate("scrollTo(0, document.body.scrollHeight)");
+    expect((await banner.boundingBox())?.y, "the banner stays in sight").toBeGreaterThanOrEqual(0);
     await press(page, "Back to yourself");
+    await page.setViewportSize({ width: 1280, height: 720 });
     await banner.waitFor({ state: "detached" });
     await goTo(page, `/admin/users/${user.id}?tab=audit`);
     await page.getByText("signed in as").first().waitFor();
@@ -365,6 +369,28 @@ describeWeb("Web app: administration", {}, (web) => {
     const { page: other } = await web.open("/sign-in");
     await submit(other, { "E-mail address": one.email, Password: PASSWORD }, "Sign in");
     await seeAlert(other, "This account is suspended.");
+  });
+
+  test("a user is suspended by the menu of the row after a confirmation", async () => {
+    const user = await web.app.addVerifiedUser({ email: "row@example.com", name: "Rowena" });
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/users?search=row@example.com", "Users");
+    const choose = async (item: string) => {
+      await press(page, "Actions for Rowena");
+      await page.getByRole("menuitem", { name: item }).click();
+    };
+    await choose("Suspend");
+    const dialog = page.getByRole("dialog", { name: `Suspend ${user.email}` });
+    await press(dialog, "Close");
+    expect((await web.app.login(user.email)).status).toBe(200);
+    await choose("Suspend");
+    await press(dialog, "Suspend");
+    await see(page, "Done.");
+    expect((await web.app.login(user.email)).body.code).toBe("ACCOUNT_SUSPENDED");
+    await choose("Reinstate");
+    await page.locator("td .chip:visible", { hasText: "active" }).waitFor();
+    expect((await web.app.login(user.email)).status).toBe(200);
   });
 
   test("users can be sorted by address, in both directions", async () => {

@@ -29,6 +29,10 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
       `export OPENAI_BASE_URL=${new URL(page.url()).origin}/v1 OPENAI_API_KEY=${key}`,
     );
     await expectAccessible(tab);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await dialog.getByRole("button", { name: "Copy" }).first().click();
+    await see(dialog, "Copied."); // outside it would be below the backdrop
+    expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
     expect(await keyStatus(web.app, key)).toBe(200);
     await press(dialog, "I have kept it");
     await see(page, `${key.slice(8, 12)}...${key.slice(36, 40)}`);

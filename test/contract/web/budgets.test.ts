@@ -32,6 +32,24 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await see(page, "Nothing to show.");
   });
 
+  test("an administrator finds the person of a new budget in its dialog", async () => {
+    await web.app.addUser({ name: "Petra Budget" });
+    const { page } = await web.signInAdmin();
+    await goTo(page, "/admin/budgets");
+    await press(page, "New budget");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Whose calls").selectOption("user");
+    const person = dialog.getByRole("combobox", { name: "User", exact: true });
+    await person.fill("Petra");
+    await page.getByRole("option", { name: "Petra Budget" }).click();
+    await press(dialog, "Remove the filter"); // another person can be found instead
+    await person.fill("Petra");
+    await page.getByRole("option", { name: "Petra Budget" }).click();
+    await submit(dialog, { Limit: "5" }, "Set the budget");
+    const row = page.getByRole("listitem").filter({ hasText: "Petra Budget" });
+    await see(row, "$5.00 a month");
+  });
+
   test("a user sees a progress bar for each budget", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);

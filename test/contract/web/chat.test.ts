@@ -401,6 +401,10 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await page.keyboard.press("Enter");
     await see(page.locator(".markdown"), "Other words");
     expect(await page.locator(".log article").count()).toBe(2);
+    const notice = await page.getByText("Message replaced.").boundingBox();
+    const composer = await page.locator(".composer").boundingBox();
+    const [bottom, top] = [(notice?.y ?? 0) + (notice?.height ?? 0), composer?.y ?? 0];
+    expect(bottom, "the notice leaves the composer free").toBeLessThan(top);
     await press(page, "Undo");
     await see(page.locator(".markdown"), "Second words");
     await page.reload();

@@ -134,6 +134,10 @@ export function moment(value: string | Date): string {
 export const dayText = (at: number) =>
   new Intl.DateTimeFormat(locale(), { day: "numeric", month: "short", timeZone: "UTC" }).format(at);
 
+/** A day in UTC, such as 2026-11-27, formatted like 27 Nov 2026. */
+export const utcDate = (day: string) =>
+  new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeZone: "UTC" }).format(new Date(day));
+
 /** The time of a day, such as 21:41. */
 export const timeOfDay = (at: number) =>
   new Intl.DateTimeFormat(locale(), { timeStyle: "short" }).format(at);
