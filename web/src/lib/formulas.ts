@@ -1,5 +1,12 @@
 import DOMPurify from "dompurify";
 
+/** A box in which a formula scrolls that is wider than the text. */
+function scrolling(math: Element): Element {
+  const box = Object.assign(document.createElement("span"), { className: "scrolls", tabIndex: 0 });
+  box.append(math);
+  return box;
+}
+
 /**
  * Shows code as a formula, in MathML. KaTeX is loaded with the first formula. Code that it cannot
  * parse is not changed.
@@ -14,7 +21,8 @@ export async function showFormula(code: Element): Promise<void> {
       USE_PROFILES: { mathMl: true },
       RETURN_DOM_FRAGMENT: true,
     });
-    code.replaceWith(formula.querySelector("math") ?? code);
+    const math = formula.querySelector("math");
+    if (math) code.replaceWith(displayMode ? scrolling(math) : math);
   } catch {
     code.classList.add("shown");
   }
