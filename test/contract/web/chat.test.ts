@@ -388,6 +388,21 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect((await cancelled).failure()?.errorText).toContain("ABORTED");
   });
 
+  test("a formula that is wider than the reply scrolls by itself", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "Hello");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    const sum = Array.from({ length: 60 }, (_, i) => `a_{${i}} x^{${i}}`).join(" + ");
+    await changeKept(page, "couldn't agree more", `$$${sum}$$`);
+    await page.reload();
+    await page.locator(".markdown math").waitFor();
+    const excess = "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)";
+    const excessOf = (selector: string) =>
+      page.evaluate(`${excess}(document.querySelector("${selector}"))`);
+    expect(await excessOf(".markdown .scrolls")).toBeGreaterThan(0);
+    expect(await excessOf(".log")).toBe(0);
+  });
+
   test("undoing the edit of a message restores it and what followed", async () => {
     const { page } = await web.signInUser();
     for (const text of ["First words", "Second words"]) {

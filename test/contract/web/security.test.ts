@@ -54,6 +54,9 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await goTo(again.page, "/account/security");
     await press(again.page, "Turn off");
     const dialog = again.page.getByRole("dialog");
+    const { y, height } = (await dialog.boundingBox()) ?? { y: 0, height: 0 };
+    const middle = (again.page.viewportSize()?.height ?? 0) / 2;
+    expect(y + height / 2, "the dialog is in the middle").toBeCloseTo(middle, -1);
     const proof = {
       "Current password": user.password,
       "Code or backup code": await authenticator.code(),
