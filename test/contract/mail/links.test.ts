@@ -74,7 +74,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const { text = "" } = await app.mail.emailTo(user.email);
     const [link] = /http\S+not-me\S+/.exec(text) ?? [];
     const { page } = await open(link);
-    await page.getByRole("heading", { name: "I did not make this account" }).waitFor();
+    await page.getByRole("heading", { name: "I did not create this account" }).waitFor();
     const submitAs = async (email: string) => {
       await page.getByLabel("E-mail address").fill(email);
       await page.getByRole("button", { name: "Delete the account" }).click();

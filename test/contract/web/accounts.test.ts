@@ -26,7 +26,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await press(page, "Create an account", "Enter a valid");
     await see(page, "Please accept the terms of use.");
     await fillIn(page, { Password: "Password" });
-    await page.getByText("A digit not yet").waitFor();
+    await page.getByText("A digit not met yet").waitFor();
     await fillIn(page, { "E-mail address": "ann" });
     await page.getByText("Enter a valid").waitFor({ state: "detached" });
     const email = "ann.web@example.com";
@@ -69,7 +69,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     const { link = "" } = await web.app.mail.emailTo(email, /Reset/);
     const { page } = await web.open(link);
     const set = "Set the password";
-    await submit(page, { "New password": "lowercase" }, set, "A digit not yet");
+    await submit(page, { "New password": "lowercase" }, set, "A digit not met yet");
     const field = page.getByLabel("New password", { exact: true });
     expect(await field.getAttribute("aria-invalid")).toBe("true");
     await submit(page, { "New password": NEW_PASSWORD }, set, "Your password has been changed.");
@@ -78,7 +78,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await page.reload();
     const again = { Token: ` ${link.split("#token=")[1]}`, "New password": "Brand-new-3" };
     await submit(page, again, set, "invalid, expired or already used");
-    await page.getByRole("link", { name: "Get another link" }).click();
+    await page.getByRole("link", { name: "Request a new link" }).click();
     await seeHeading(page, "Reset your password");
   });
 

@@ -56,7 +56,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await page.getByText(/^sealed /).click();
     await see(page, /audit:verify -- --head \d+:[0-9a-f]{64}/);
     await goTo(page, "/admin/audit-log?userId=0192");
-    await seeAlert(page, "userId: must be a complete ID");
+    await seeAlert(page, "userId: enter a complete ID");
   });
 
   test("an administrator finds, edits, unlocks and impersonates a user, sees a banner, and comes back", async () => {
@@ -77,14 +77,14 @@ describeWeb("Web app: administration", {}, (web) => {
     await press(page, "Sign in as this user");
     const reason = { "Reason, for the audit log": "A question about an invoice" };
     await submit(page.getByRole("dialog"), reason, "Sign in as this user");
-    const banner = page.getByText(`root@example.com acts as ${user.email}.`);
+    const banner = page.getByText(`root@example.com is acting as ${user.email}.`);
     await banner.waitFor();
     await open(tab, "/account/profile", "Profile");
     await page.getByText(user.email, { exact: true }).first().waitFor();
     await page.setViewportSize({ width: 375, height: 300 });
     await page.evaluate("scrollTo(0, document.body.scrollHeight)");
     expect((await banner.boundingBox())?.y, "the banner stays in sight").toBeGreaterThanOrEqual(0);
-    await press(page, "Back to yourself");
+    await press(page, "Back to your account");
     await page.setViewportSize({ width: 1280, height: 720 });
     await banner.waitFor({ state: "detached" });
     await goTo(page, `/admin/users/${user.id}?tab=audit`);
@@ -157,8 +157,8 @@ describeWeb("Web app: administration", {}, (web) => {
       await expect.poll(() => rows.count()).toBeGreaterThan(before);
     }
     await page.getByRole("searchbox").fill("qx");
-    await press(page, "Search further");
-    await page.getByRole("button", { name: "Search further" }).waitFor({ state: "detached" });
+    await press(page, "Keep searching");
+    await page.getByRole("button", { name: "Keep searching" }).waitFor({ state: "detached" });
     await see(page, "Nothing matches these filters.");
   });
 

@@ -34,7 +34,7 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
     await see(dialog, "Copied."); // outside it would be below the backdrop
     expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
     expect(await keyStatus(web.app, key)).toBe(200);
-    await press(dialog, "I have kept it");
+    await press(dialog, "I have saved it");
     await see(page, `${key.slice(8, 12)}...${key.slice(36, 40)}`);
     expect(await page.getByText(key).count()).toBe(0);
     await press(page, "Revoke");
@@ -49,18 +49,18 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
     await press(page, "Create a service account");
     const name = { Name: "Nightly report" };
     await submit(page.getByRole("dialog"), name, "Create a service account");
-    await see(page, "The service account is created.");
+    await see(page, "The service account has been created.");
     await press(page, "New API key");
     await submit(page.getByRole("dialog"), { Name: "CI" }, "Create the key");
     const shown = page.getByRole("dialog").getByText(/^sk-gate-[0-9A-Za-z]{38}$/);
     await shown.waitFor();
     expect(await keyStatus(web.app, await shown.innerText())).toBe(200);
-    await press(page, "I have kept it");
+    await press(page, "I have saved it");
     await goTo(page, "/admin/api-keys");
     await fillIn(page, { "Search by name or hint": apiKey.hint });
     const row = page.getByRole("listitem").filter({ hasText: "Leaked" });
     await press(row.first(), "Revoke");
-    await see(page, "The key is revoked.");
+    await see(page, "The key has been revoked.");
     expect(await keyStatus(web.app, key)).toBe(401);
   });
 });

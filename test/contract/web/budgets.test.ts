@@ -20,7 +20,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await submit(dialog, { Limit: "twenty" }, "Set the budget");
     await see(dialog, "does not match");
     await submit(dialog, { Limit: "20" }, "Set the budget");
-    await see(page, "The budget is set.");
+    await see(page, "The budget has been set.");
     const row = page.getByRole("listitem").filter({ hasText: "Each administrator" });
     await see(row, "$20.00 a month");
     await expectAccessible(tab);

@@ -365,7 +365,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await say(page, "Short one");
     await page.getByRole("button", { name: "Try again" }).waitFor();
     await press(page, "New conversation");
-    await say(page, "How do I plan the launch of a small product with three people?");
+    await say(page, "How do I plan the launch of a small product with a team of three?");
     await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Launch plan", "Short one"]);
     expect(asked).toBe(1);
     await page.reload();
@@ -381,7 +381,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     );
     const asked = page.waitForRequest((request) => isTitle(request.postData()));
     const cancelled = page.waitForEvent("requestfailed", (request) => isTitle(request.postData()));
-    await say(page, "How do I plan the launch of a small product with three people?");
+    await say(page, "How do I plan the launch of a small product with a team of three?");
     await asked;
     await signOut(page);
     await seeHeading(page, "Sign in");
@@ -441,11 +441,11 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     const whole = { id: "imported", turns: [{ said: "Imported", at, replies: [reply], shown: 9 }] };
     await goTo(page, "/account/data");
     await importText(JSON.stringify([whole, { id: "broken", turns: [{ said: 1 }] }]));
-    await see(page, "This file has no conversations.");
+    await see(page, "This file contains no conversations.");
     await importText(JSON.stringify(whole));
     await see(page, "Conversations imported.");
     await importText(JSON.stringify([whole]));
-    await see(page, "All conversations of this file are here already.");
+    await see(page, "You already have all conversations in this file.");
     await goTo(page, "/c/imported");
     await see(page.locator(".markdown"), "Hi");
     await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Imported"]);
@@ -601,7 +601,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
       await press(page, "Neue Unterhaltung");
       await chooseModel(page, "model-a-1");
       await submit(page, { Nachricht: "case: bad-key" }, "Senden");
-      await seeAlert(page, "Der KI-Anbieter provider-a ist fehlgeschlagen: Schlüssel abgelehnt.");
+      await seeAlert(page, "Fehler beim KI-Anbieter provider-a: Schlüssel abgelehnt.");
       await chooseLanguage(page, "English");
       await seeAlert(page, "The AI provider provider-a failed: refused the key.");
       problems.length = 0; // the browser's line about the 500
@@ -621,7 +621,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     );
     const { page } = await web.signIn(user, context);
     await page.getByRole("navigation", { name: "Conversations" }).getByText("Hello").click();
-    await seeAlert(page, "The reply is not complete.");
+    await seeAlert(page, "The reply is incomplete.");
     expect(await page.getByText("MISTRAL_API_KEY").count()).toBe(0);
   });
 });

@@ -52,7 +52,7 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     await goTo(page, "/account/security");
     await press(page, "Remove the password");
     const dialog = page.getByRole("dialog");
-    await see(dialog, "You then sign in with a code by e-mail only.");
+    await see(dialog, "From then on you sign in with a code by e-mail.");
     await expectAccessible(tab);
     await press(dialog, "Remove the password");
     await see(page, "Your account has no password.");

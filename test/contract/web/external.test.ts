@@ -53,7 +53,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     provider.visitedBy(googleAccount({ email: user.email, hd: "example.com" }));
     const tab = await web.open(`${url}/sign-in`);
     await press(tab.page, CONTINUE);
-    await see(tab.page, "Sign in once as before, then Google is connected.");
+    await see(tab.page, "Sign in once the way you usually do, and Google will be connected.");
     await expectAccessible(tab);
     await enter(tab.page, user);
     await seeHeading(tab.page, "Sign-in providers");
@@ -173,7 +173,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
       const { page } = tab;
       await addAuthenticator(page);
       await enter(page, user);
-      await press(page, "Set up a passkey", "The passkey is added.");
+      await press(page, "Set up a passkey", "The passkey has been added.");
       await goTo(page, "/account/security");
       await press(page, "Remove the password");
       await press(page.getByRole("dialog"), "Remove the password");
@@ -234,7 +234,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await press(tab.page, CONTINUE);
     await see(tab.page, "The sign-in with this provider did not succeed.");
     await expectAccessible(tab);
-    await press(tab.page, "Begin again");
+    await press(tab.page, "Start again");
     await see(tab.page, CONTINUE);
   });
 });

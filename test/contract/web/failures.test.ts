@@ -38,7 +38,7 @@ describeWeb("Web app: failures", {}, (web) => {
     const { page } = await web.open("/sign-in");
     const timer = page.getByRole("timer");
     await enter(page, user);
-    await seeAlert(page, "This account is locked after too many failed attempts.");
+    await seeAlert(page, "This account is locked because of too many failed attempts.");
     expect(await page.getByRole("button", { name: "Sign in" }).isDisabled()).toBe(true);
     const [first] = (await timer.textContent())?.match(/\d+:\d\d/) ?? [];
     await expect.poll(() => timer.textContent()).not.toContain(first);

@@ -16,7 +16,7 @@ describeWeb("Web app: known devices", {}, (web) => {
     const { page } = tab;
     await goTo(page, "/account/sessions");
     await seeHeading(page, "Known devices");
-    const forget = page.getByRole("button", { name: "Forget" });
+    const forget = page.getByRole("button", { name: "Remove" });
     await expect.poll(() => forget.count()).toBe(2);
     await expectAccessible(tab);
     await forget.last().click();
@@ -45,7 +45,7 @@ describeWeb("Web app: known devices", {}, (web) => {
     const { text = "" } = await web.app.mail.emailTo(user.email);
     const [link = ""] = /http\S+not-me\S+/.exec(text) ?? [];
     const { page } = await web.open(link);
-    await seeHeading(page, "I did not make this account");
+    await seeHeading(page, "I did not create this account");
     await submit(page, { "E-mail address": user.email }, "Delete the account", "is deleted");
     await press(page, "Sign in");
     expect(await web.app.sql("select id from users where id = ?", [user.id])).toEqual([]);

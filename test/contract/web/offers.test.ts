@@ -12,7 +12,7 @@ import {
   submit,
 } from "../../support/browser.ts";
 
-const IMPERSONATING = "This is not possible in the name of another user.";
+const IMPERSONATING = "You can't do this while you act as another user.";
 
 /** Own pages, and how often each gives the reason instead of what the API refuses. */
 const OWN_PAGES = [
@@ -52,7 +52,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await openPage(page, `/admin/users/${user.id}`, user.email);
     await press(page, "Sign in as this user");
     await press(page.getByRole("dialog"), "Sign in as this user");
-    await see(page, `acts as ${user.email}`);
+    await see(page, `is acting as ${user.email}`);
     const refused: string[] = [];
     page.on("response", (answer) => answer.status() >= 400 && refused.push(answer.url()));
     for (const { path, heading, reasons } of OWN_PAGES) {
@@ -69,7 +69,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
       await goTo(page, path);
       await see(page, "There is no such page.");
     }
-    await press(page, "Back to yourself");
+    await press(page, "Back to your account");
     await page.getByRole("link", { name: "Audit log" }).waitFor();
     expect(refused).toEqual([]);
     const open =

@@ -79,7 +79,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const other = await web.open(`${url}/sign-in`, await web.newBrowser());
     const authenticator = await addAuthenticator(other.page);
     await enter(other.page, user);
-    await press(other.page, "Set up a passkey", "The passkey is added.");
+    await press(other.page, "Set up a passkey", "The passkey has been added.");
     expect([await stored(), await authenticator.stored()]).toEqual([0, 1]);
     const third = await web.open(`${url}/sign-in`, await web.newBrowser());
     await enter(third.page, user);
@@ -128,7 +128,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await press(dialog, "Close");
     await goTo(page, "/account/security");
     await submit(page, { "New password": NEW_PASSWORD }, "Set a password");
-    await see(page, "Your account has a password now.");
+    await see(page, "Your account now has a password.");
     expect((await web.app.login(user.email, NEW_PASSWORD)).status).toBe(200);
   });
 
@@ -167,7 +167,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const dialog = page.getByRole("dialog");
     await expect.poll(() => dialog.getByRole("listitem").count()).toBe(10);
     await expectAccessible(tab);
-    await press(dialog, "Ich habe sie aufbewahrt");
+    await press(dialog, "Ich habe sie gespeichert");
     await section.getByText("Erforderlich", { exact: true }).waitFor();
     expect((await web.app.login(user.email)).body.requiresMfa).toBe(true);
     await expectAccessible(tab);
@@ -186,7 +186,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await press(page, "Require it");
     const dialog = page.getByRole("dialog");
     const backupCode = (await dialog.getByRole("listitem").first().textContent()) ?? "";
-    await press(dialog, "I have kept them");
+    await press(dialog, "I have saved them");
     const other = await web.open(`${url}/sign-in`, await web.newBrowser());
     await enter(other.page, user);
     await see(other.page, "Enter one of your backup codes.");

@@ -97,7 +97,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await see(dialog, "two-factor authentication is on");
     const backupCodes = await dialog.getByRole("listitem").allInnerTexts();
     expect(backupCodes).toHaveLength(10);
-    await press(dialog, "I have kept them");
+    await press(dialog, "I have saved them");
     await section.getByText("On", { exact: true }).waitFor();
     expect((await web.app.signInBy(user, { backupCode: backupCodes[0] })).status).toBe(200);
   });

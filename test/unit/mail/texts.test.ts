@@ -44,7 +44,7 @@ test("MAIL_TEMPLATES: replaces single texts of an e-mail, and keeps all others",
     "Hello Ann,",
     "Valid for 24 hours.",
     `Verify my address:\nhttps://app.example/verify-email#token=${TOKEN}`,
-    `I did not make this account:\nhttps://app.example/not-me?account#token=${TOKEN}`,
+    `I did not create this account:\nhttps://app.example/not-me?account#token=${TOKEN}`,
     `Or enter this token by hand:\n${TOKEN}`,
     "Yours, Acme & Sons\n",
   ]);

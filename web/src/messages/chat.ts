@@ -18,7 +18,7 @@ export const chat = {
   "chat.notConfigured": ["{provider} (not set up)", "{provider} (nicht eingerichtet)"],
   "chat.providerFailed": [
     "The AI provider {provider} failed: {kind}.",
-    "Der KI-Anbieter {provider} ist fehlgeschlagen: {kind}.",
+    "Fehler beim KI-Anbieter {provider}: {kind}.",
   ],
   "chat.noProvider": [
     "No AI provider is set up here. An administrator can change that.",
@@ -31,15 +31,15 @@ export const chat = {
   "chat.system": ["System prompt", "Systemanweisung"],
   "chat.temperature": ["Temperature", "Temperatur"],
   "chat.temperatureHint": [
-    "0 is exact, 2 is imaginative. Empty: the model's own.",
-    "0 ist genau, 2 ist fantasievoll. Leer: Vorgabe des Modells.",
+    "0 is the most precise, 2 the most creative. Leave empty for the model's default.",
+    "0 ist am genauesten, 2 am kreativsten. Leer lassen für die Vorgabe des Modells.",
   ],
   "chat.you": ["You", "Sie"],
   "chat.thinking": ["Thinking…", "Denkt nach …"],
   "chat.reasoning": ["Reasoning", "Gedankengang"],
   "chat.blocked": [
-    "A filter of the provider has ended the reply.",
-    "Ein Filter des Anbieters hat die Antwort beendet.",
+    "The provider's content filter stopped the reply.",
+    "Der Inhaltsfilter des Anbieters hat die Antwort abgebrochen.",
   ],
   "chat.tokens": ["{count} tokens", "{count} Tokens"],
   "chat.tokensAbout": [
@@ -60,7 +60,7 @@ export const chat = {
   "usage.output": ["Output tokens", "Ausgabe-Tokens"],
   "usage.estimated": ["Estimated", "Geschätzt"],
   "usage.cached": ["From the cache", "Aus dem Cache"],
-  "usage.reasoning": ["Reasoning", "Nachdenken"],
+  "usage.reasoning": ["Reasoning", "Gedankengang"],
   "usage.cost": ["Cost", "Kosten"],
   "usage.unpriced": ["Calls of unknown price: {count}", "Aufrufe mit unbekanntem Preis: {count}"],
   "usage.costs": ["Cost per day", "Kosten pro Tag"],
@@ -74,10 +74,6 @@ export const chat = {
   "usage.key": ["API key", "API-Schlüssel"],
   "usage.alias": ["Alias", "Alias"],
   "usage.deletedKey": ["Deleted key {id}", "Gelöschter Schlüssel {id}"],
-  "usage.noneOfKind": [
-    "No calls of this kind in this period.",
-    "Keine solchen Aufrufe in diesem Zeitraum.",
-  ],
   "usage.user": ["User", "Benutzer"],
   "usage.others": ["All others", "Alle übrigen"],
 
@@ -93,8 +89,8 @@ export const chat = {
   "chat.searchLabel": ["Search in conversations", "In Unterhaltungen suchen"],
   "chat.none": ["Your conversations will appear here.", "Hier erscheinen Ihre Unterhaltungen."],
   "chat.gone": [
-    "This conversation is not in this browser.",
-    "Diese Unterhaltung ist nicht in diesem Browser.",
+    "This conversation is not stored in this browser.",
+    "Diese Unterhaltung ist nicht in diesem Browser gespeichert.",
   ],
   "chat.group_pinned": ["Pinned", "Angeheftet"],
   "chat.group_today": ["Today", "Heute"],
@@ -124,16 +120,16 @@ export const chat = {
     "Zum Beispiel: Antworte kurz und für Einsteiger.",
   ],
   "starter.code": [
-    "Write a function that searches a sorted list, and explain when it pays off.",
+    "Write a function that searches a sorted list, and explain when it is worth using.",
     "Schreibe eine Funktion, die eine sortierte Liste durchsucht, und erkläre, wann sie sich lohnt.",
   ],
   "starter.plan": [
-    "How do I plan the launch of a small product with three people?",
-    "Welche Schritte braucht der Start eines kleinen Produkts mit drei Personen?",
+    "How do I plan the launch of a small product with a team of three?",
+    "Wie plane ich zu dritt den Start eines kleinen Produkts?",
   ],
   "starter.compare": [
     "Compare a managed database with one that we run ourselves.",
-    "Vergleich: eine verwaltete Datenbank und eine, die wir selbst betreiben.",
+    "Vergleiche eine verwaltete Datenbank mit einer, die wir selbst betreiben.",
   ],
   "chat.resend": ["Send again", "Erneut senden"],
   "chat.interrupted": ["The reply was interrupted.", "Die Antwort wurde unterbrochen."],

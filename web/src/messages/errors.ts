@@ -13,8 +13,8 @@ export const errors = {
     "Der Server hat die Anfrage nicht verstanden.",
   ],
   "errors.TOKEN_INVALID": [
-    "This link is invalid, expired or already used.",
-    "Dieser Link ist ungültig, abgelaufen oder bereits verwendet.",
+    "This link is invalid, has expired or was already used.",
+    "Dieser Link ist ungültig, abgelaufen oder wurde bereits verwendet.",
   ],
   "errors.INVALID_CURRENT_PASSWORD": [
     "The current password is wrong.",
@@ -30,14 +30,14 @@ export const errors = {
     "Die Anmeldung hat zu lange gedauert. Bitte beginnen Sie neu.",
   ],
   "errors.INVALID_CODE": [
-    "The code is wrong or already used.",
-    "Der Code ist falsch oder bereits verwendet.",
+    "The code is wrong or was already used.",
+    "Der Code ist falsch oder wurde bereits verwendet.",
   ],
   "errors.REFRESH_TOKEN_INVALID": ["Your session has ended.", "Ihre Sitzung ist abgelaufen."],
   "errors.FORBIDDEN": ["You are not allowed to do this.", "Dazu sind Sie nicht berechtigt."],
   "errors.CROSS_SITE": [
-    "The server does not accept requests of this site.",
-    "Der Server nimmt von dieser Seite keine Anfragen an.",
+    "The server does not accept requests from this website.",
+    "Der Server nimmt keine Anfragen von dieser Website an.",
   ],
   "errors.EMAIL_NOT_VERIFIED": [
     "Please verify your e-mail address first: open the link that we sent you.",
@@ -52,13 +52,13 @@ export const errors = {
     "Ihr Passwort ist abgelaufen. Wir haben Ihnen eine E-Mail mit einem Link für ein neues gesendet.",
   ],
   "errors.IMPERSONATING": [
-    "This is not possible in the name of another user.",
-    "Das ist im Namen eines anderen nicht möglich.",
+    "You can't do this while you act as another user.",
+    "Das geht nicht, solange Sie als ein anderer Benutzer handeln.",
   ],
   "errors.NOT_FOUND": ["This no longer exists.", "Das gibt es nicht mehr."],
   "errors.METHOD_NOT_ALLOWED": [
     "The server does not support this.",
-    "Das unterstützt der Server nicht.",
+    "Der Server unterstützt das nicht.",
   ],
   "errors.REQUEST_TIMEOUT": ["The request took too long.", "Die Anfrage hat zu lange gedauert."],
   "errors.EMAIL_TAKEN": [
@@ -74,8 +74,8 @@ export const errors = {
     "Die Zwei-Faktor-Authentifizierung ist ausgeschaltet.",
   ],
   "errors.SELF_TARGETED": [
-    "Administrators can't do this to themselves.",
-    "Das können Administratoren nicht bei sich selbst tun.",
+    "You can't do this to your own account.",
+    "Das geht nicht mit Ihrem eigenen Konto.",
   ],
   "errors.LAST_ADMIN": [
     "There must be at least one administrator.",
@@ -90,82 +90,88 @@ export const errors = {
     "Dieser Passkey ist hier nicht bekannt. Vielleicht wurde er aus Ihrem Konto entfernt.",
   ],
   "errors.EXTERNAL_FAILED": [
-    "The sign-in with this provider did not succeed. Please begin again in this browser.",
-    "Die Anmeldung bei diesem Anbieter ist nicht gelungen. Bitte beginnen Sie in diesem Browser neu.",
+    "Signing in with this provider failed. Please start again in this browser.",
+    "Die Anmeldung über diesen Anbieter ist fehlgeschlagen. Bitte beginnen Sie in diesem Browser neu.",
   ],
   "errors.IDENTITY_TAKEN": [
-    "Another account here is connected with it. Please disconnect it there first.",
-    "Ein anderes Konto ist schon damit verbunden. Bitte trennen Sie es dort zuerst.",
+    "This provider account is connected to another account here. Please disconnect it there first.",
+    "Dieses Konto beim Anbieter ist hier mit einem anderen Konto verbunden. Bitte trennen Sie es dort zuerst.",
   ],
   "errors.EXTERNAL_EMAIL_MISSING": [
-    "This provider has not told us your e-mail address, which a new account needs.",
-    "Dieser Anbieter hat uns Ihre E-Mail-Adresse nicht mitgeteilt. Ein neues Konto braucht eine.",
+    "The provider did not tell us your e-mail address, but a new account needs one.",
+    "Der Anbieter hat uns Ihre E-Mail-Adresse nicht mitgeteilt, aber ein neues Konto braucht eine.",
   ],
   "errors.SIGN_UP_CLOSED": [
-    "This service does not accept this registration. Please ask for an invitation.",
-    "Dieser Dienst nimmt diese Registrierung nicht an. Bitten Sie um eine Einladung.",
+    "You can't register with this e-mail address. Please ask for an invitation.",
+    "Mit dieser E-Mail-Adresse können Sie sich nicht registrieren. Bitten Sie um eine Einladung.",
   ],
   "errors.LAST_SIGN_IN_METHOD": [
     "This is the last way to sign in to your account. Add another one first.",
-    "Das ist der letzte Zugang zu Ihrem Konto. Richten Sie zuerst einen anderen ein.",
+    "Das ist die letzte Möglichkeit, sich bei Ihrem Konto anzumelden. Richten Sie zuerst eine andere ein.",
   ],
   "errors.CONFLICT": [
-    "The present state does not allow this.",
-    "Der gegenwärtige Zustand erlaubt das nicht.",
+    "This is not possible right now. Reload the page to see what has changed.",
+    "Das ist gerade nicht möglich. Laden Sie die Seite neu, um zu sehen, was sich geändert hat.",
   ],
   "errors.PAYLOAD_TOO_LARGE": ["This is too much text.", "Das ist zu viel Text."],
   "errors.UNSUPPORTED_MEDIA_TYPE": [
-    "The server does not take this format.",
-    "Der Server nimmt dieses Format nicht an.",
+    "The server does not support this format.",
+    "Der Server unterstützt dieses Format nicht.",
   ],
   "errors.PROVIDER_NOT_CONFIGURED": [
     "This provider is not set up.",
     "Dieser Anbieter ist nicht eingerichtet.",
   ],
   "errors.ACCOUNT_LOCKED": [
-    "This account is locked after too many failed attempts.",
-    "Dieses Konto ist nach zu vielen Fehlversuchen gesperrt.",
+    "This account is locked because of too many failed attempts.",
+    "Dieses Konto ist wegen zu vieler Fehlversuche gesperrt.",
   ],
   "errors.RATE_LIMITED": [
     "Too many requests. Please wait a moment.",
     "Zu viele Anfragen. Bitte warten Sie einen Moment.",
   ],
-  "errors.PROVIDER_ERROR": ["The AI provider failed.", "Der KI-Anbieter ist fehlgeschlagen."],
+  "errors.PROVIDER_ERROR": [
+    "The AI provider failed.",
+    "Beim KI-Anbieter ist ein Fehler aufgetreten.",
+  ],
   "errors.NOT_IMPLEMENTED": [
-    "The server does not offer this yet.",
-    "Das bietet der Server noch nicht.",
+    "The server does not support this yet.",
+    "Der Server unterstützt das noch nicht.",
   ],
   "errors.UNAVAILABLE": [
     "The server is busy. Please try again.",
     "Der Server ist ausgelastet. Bitte versuchen Sie es erneut.",
   ],
   "errors.CANCELLED": ["Cancelled.", "Abgebrochen."],
-  "errors.TOO_MANY_CONCURRENT": ["Too many requests at once.", "Zu viele Anfragen zugleich."],
+  "errors.TOO_MANY_CONCURRENT": [
+    "Too many requests at once. Please wait a moment.",
+    "Zu viele Anfragen gleichzeitig. Bitte warten Sie einen Moment.",
+  ],
   "errors.REAUTHENTICATION_REQUIRED": [
-    "This needs a recent sign-in. Please sign out and in again.",
-    "Dafür müssen Sie sich vor Kurzem angemeldet haben. Bitte melden Sie sich ab und wieder an.",
+    "You signed in too long ago for this. Please sign out and in again.",
+    "Ihre Anmeldung liegt dafür zu lange zurück. Bitte melden Sie sich ab und wieder an.",
   ],
   "errors.MFA_REQUIRED": [
-    "Administrators need two-factor authentication here.",
-    "Administratoren brauchen hier die Zwei-Faktor-Authentifizierung.",
+    "Administrators must use two-factor authentication here.",
+    "Administratoren müssen hier die Zwei-Faktor-Authentifizierung verwenden.",
   ],
   "errors.KEY_NOT_ALLOWED": [
     "API keys can't do this. Please sign in.",
     "Das geht nicht mit einem API-Schlüssel. Bitte melden Sie sich an.",
   ],
   "errors.MODEL_NOT_PRICED": [
-    "This model has no price, but a budget limits what your calls cost. Please choose another one.",
-    "Dieses Modell hat keinen Preis, aber ein Budget begrenzt die Kosten Ihrer Aufrufe. Bitte wählen Sie ein anderes.",
+    "This model has no price, but a budget limits the cost of your calls. Please choose another model.",
+    "Dieses Modell hat keinen Preis, aber ein Budget begrenzt die Kosten Ihrer Aufrufe. Bitte wählen Sie ein anderes Modell.",
   ],
   "errors.BUDGET_EXCEEDED": [
-    "A budget does not allow this call.",
-    "Ein Budget lässt diesen Aufruf nicht zu.",
+    "There is not enough budget left for this call.",
+    "Das Budget reicht für diesen Aufruf nicht mehr.",
   ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
-  "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
+  "errors.STREAM_ERROR": ["The reply is incomplete.", "Die Antwort ist unvollständig."],
   "errors.UNEXPECTED_RESPONSE": [
     "The server sent an unexpected response.",
-    "Der Server hat unerwartet geantwortet.",
+    "Der Server hat eine unerwartete Antwort gesendet.",
   ],
 
   "refused.ownAccess": [
@@ -177,12 +183,12 @@ export const errors = {
     "Nur ein anderer Administrator kann Ihre Rolle ändern oder dieses Konto hier löschen.",
   ],
   "refused.administratorAccess": [
-    "Address and second factor of another administrator can't be changed. Take the role away first.",
-    "Adresse und zweiter Faktor anderer Administratoren lassen sich nicht ändern. Entziehen Sie zuerst die Rolle.",
+    "You can't change the address or the second factor of another administrator. Change the role first.",
+    "Adresse und zweiter Faktor eines anderen Administrators lassen sich nicht ändern. Ändern Sie zuerst die Rolle.",
   ],
   "refused.serviceAccount": [
-    "Of a service account only the name, the metadata and the suspension can be changed.",
-    "Bei einem Dienstkonto lassen sich nur der Name, die Metadaten und die Stilllegung ändern.",
+    "You can change only the name, the metadata and the suspension of a service account.",
+    "Bei einem Dienstkonto können Sie nur Namen, Metadaten und Stilllegung ändern.",
   ],
   "refused.suspended": [
     "This user is suspended. Reinstate the user first.",
@@ -193,8 +199,8 @@ export const errors = {
     "Administratoren können nicht stillgelegt werden. Ändern Sie zuerst die Rolle.",
   ],
   "refused.impersonateAdmin": [
-    "Nobody can sign in as an administrator.",
-    "Als Administrator kann sich niemand anderes anmelden.",
+    "You can't act as another administrator.",
+    "Als ein anderer Administrator können Sie nicht handeln.",
   ],
 
   "violations.must be {0} to {1} characters": [
@@ -215,8 +221,8 @@ export const errors = {
     "geben Sie das Token aus der E-Mail ein",
   ],
   "violations.must not be made of your e-mail address, your name or the name of this service": [
-    "do not make it of your e-mail address, your name or the name of this service",
-    "verwenden Sie dafür nicht Ihre E-Mail-Adresse, Ihren Namen oder den Namen dieses Dienstes",
+    "do not build it from your e-mail address, your name or the name of this service",
+    "bilden Sie es nicht aus Ihrer E-Mail-Adresse, Ihrem Namen oder dem Namen dieses Dienstes",
   ],
   "violations.must be {0} to {1} characters, without control characters": [
     "enter {0} to {1} characters",
@@ -231,18 +237,18 @@ export const errors = {
     "geben Sie höchstens {0} Zeichen ein",
   ],
   "violations.must be a page that this service is configured for": [
-    "is no page that this service is configured for",
-    "ist keine Seite, für die dieser Dienst eingerichtet ist",
+    "must be a page that this service is configured for",
+    "muss eine Seite sein, für die dieser Dienst eingerichtet ist",
   ],
   "violations.must be given with email, or token alone": [
     "fill in this field",
     "füllen Sie dieses Feld aus",
   ],
   "violations.must be the address to which the e-mail was sent": [
-    "enter the address to which the e-mail was sent",
+    "enter the address that received the e-mail",
     "geben Sie die Adresse ein, an die die E-Mail ging",
   ],
-  "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
+  "violations.must be a valid UUID": ["enter a complete ID", "geben Sie eine vollständige ID ein"],
   "violations.must be a valid e-mail address": [
     "enter a valid e-mail address",
     "geben Sie eine gültige E-Mail-Adresse ein",
@@ -282,14 +288,14 @@ export const errors = {
   ],
   "violations.is one of the most common passwords, or one of them with digits and symbols added": [
     "this is one of the most common passwords, or one of them with digits and symbols added",
-    "das ist eines der häufigsten Passwörter, oder eines davon mit Ziffern und Zeichen",
+    "das ist eines der häufigsten Passwörter oder eines davon mit zusätzlichen Ziffern und Zeichen",
   ],
   "violations.must differ from the current password": [
-    "choose another password than the current one",
+    "choose a password other than the current one",
     "wählen Sie ein anderes als das aktuelle Passwort",
   ],
   "violations.must differ from the one that has expired": [
-    "choose another password than the one that has expired",
+    "choose a password other than the expired one",
     "wählen Sie ein anderes als das abgelaufene Passwort",
   ],
   "violations.must be a language tag, such as de or en-GB": [
@@ -305,7 +311,7 @@ export const errors = {
     "darf höchstens {0} Ebenen tief verschachtelt sein",
   ],
   "violations.must not contain NUL characters or lone surrogates": [
-    "must not contain control characters or broken ones",
+    "must not contain control characters or damaged characters",
     "darf keine Steuerzeichen und keine beschädigten Zeichen enthalten",
   ],
   "violations.must not contain numbers beyond {0}": [
@@ -313,7 +319,7 @@ export const errors = {
     "darf keine Zahlen jenseits von {0} enthalten",
   ],
   "violations.must differ from the current address": [
-    "enter another address than the current one",
+    "enter an address other than the current one",
     "geben Sie eine andere als die aktuelle Adresse ein",
   ],
   "violations.is required, or backupCode": ["fill in this field", "füllen Sie dieses Feld aus"],

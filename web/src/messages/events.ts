@@ -7,16 +7,16 @@ export const events = {
   "event.auth.logout": ["Signed out", "Abgemeldet"],
   "event.auth.refresh_reused": [
     "Session ended: its token was used twice",
-    "Sitzung beendet: ihr Token wurde zweimal benutzt",
+    "Sitzung beendet: ihr Token wurde zweimal verwendet",
   ],
-  "event.auth.confirmed": ["Confirmed who it is", "Person bestätigt"],
+  "event.auth.confirmed": ["Sign-in confirmed", "Anmeldung bestätigt"],
   "event.auth.passkey_counter_fell": [
     "Passkey counted fewer uses than before",
     "Passkey zählte weniger Anmeldungen als zuvor",
   ],
   "event.auth.external_failed": [
     "Sign-in with a provider failed",
-    "Anmeldung bei einem Anbieter fehlgeschlagen",
+    "Anmeldung über einen Anbieter fehlgeschlagen",
   ],
   "event.auth.disowned": [
     "Sign-in or registration undone by the owner of the address",
@@ -34,12 +34,12 @@ export const events = {
     "Zwei-Faktor-Authentifizierung eingerichtet",
   ],
   "event.auth.mfa_verified": ["Code accepted", "Code angenommen"],
-  "event.auth.mfa_failed": ["Code refused", "Code abgelehnt"],
+  "event.auth.mfa_failed": ["Code rejected", "Code abgelehnt"],
   "event.auth.mfa_disabled": [
     "Two-factor authentication turned off",
     "Zwei-Faktor-Authentifizierung ausgeschaltet",
   ],
-  "event.auth.backup_code_used": ["Backup code used", "Backup-Code benutzt"],
+  "event.auth.backup_code_used": ["Backup code used", "Backup-Code verwendet"],
   "event.user.profile_updated": ["Profile changed", "Profil geändert"],
   "event.user.password_changed": ["Password changed", "Passwort geändert"],
   "event.user.email_changed": ["Address changed", "Adresse geändert"],
@@ -52,11 +52,11 @@ export const events = {
     "Account taken back by the owner of its address",
     "Konto vom Besitzer der Adresse übernommen",
   ],
-  "event.user.device_forgotten": ["Device forgotten", "Gerät vergessen"],
+  "event.user.device_forgotten": ["Device removed", "Gerät entfernt"],
   "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
   "event.user.password_removed": ["Password removed", "Passwort entfernt"],
   "event.user.second_factor_changed": [
-    "Requirement of a second factor changed",
+    "Second-factor requirement changed",
     "Pflicht zum zweiten Faktor geändert",
   ],
   "event.user.api_key_created": ["API key created", "API-Schlüssel angelegt"],
@@ -69,36 +69,39 @@ export const events = {
   "event.user.exported": ["Data exported", "Daten exportiert"],
   "event.user.restored": ["Account restored", "Konto wiederhergestellt"],
   "event.user.erased": ["Account erased", "Konto gelöscht"],
-  "event.admin.user_updated": ["Changed by an administrator", "Von der Verwaltung geändert"],
-  "event.admin.user_deleted": ["Deleted by an administrator", "Von der Verwaltung gelöscht"],
+  "event.admin.user_updated": ["Changed by an administrator", "Von einem Administrator geändert"],
+  "event.admin.user_deleted": ["Deleted by an administrator", "Von einem Administrator gelöscht"],
   "event.admin.sessions_revoked": [
     "Sessions ended by an administrator",
-    "Sitzungen von der Verwaltung beendet",
+    "Sitzungen von einem Administrator beendet",
   ],
   "event.admin.impersonated": [
     "Administrator signed in as the user",
-    "Verwaltung als Benutzer angemeldet",
+    "Administrator als Benutzer angemeldet",
   ],
-  "event.admin.user_invited": ["Invited by an administrator", "Von der Verwaltung eingeladen"],
+  "event.admin.user_invited": ["Invited by an administrator", "Von einem Administrator eingeladen"],
   "event.admin.access_reset": [
     "Access reset by an administrator",
-    "Zugang von der Verwaltung zurückgesetzt",
+    "Zugang von einem Administrator zurückgesetzt",
   ],
-  "event.admin.user_suspended": ["Suspended by an administrator", "Von der Verwaltung stillgelegt"],
+  "event.admin.user_suspended": [
+    "Suspended by an administrator",
+    "Von einem Administrator stillgelegt",
+  ],
   "event.admin.user_reinstated": [
     "Reinstated by an administrator",
-    "Von der Verwaltung wieder zugelassen",
+    "Von einem Administrator wieder zugelassen",
   ],
   "event.admin.api_key_updated": [
     "API key changed by an administrator",
-    "API-Schlüssel von der Verwaltung geändert",
+    "API-Schlüssel von einem Administrator geändert",
   ],
   "event.admin.service_account_created": ["Service account created", "Dienstkonto angelegt"],
   "event.admin.webhook_changed": ["Webhook changed", "Webhook geändert"],
   "event.admin.webhook_replayed": ["Events delivered again", "Ereignisse erneut zugestellt"],
   "event.admin.email_retried": ["E-mail sent again", "E-Mail erneut gesendet"],
   "event.admin.keys_withdrawn": ["Signing keys withdrawn", "Signaturschlüssel zurückgezogen"],
-  "event.admin.denied": ["Refused to an administrator", "Der Verwaltung verweigert"],
+  "event.admin.denied": ["Denied to an administrator", "Einem Administrator verweigert"],
 } as const satisfies Record<string, readonly [string, string]>;
 
 /** Predicates for audit events, which follow the name of the user. */
@@ -110,16 +113,16 @@ export const sentences = {
   "did.auth.logout": ["signed out", "hat sich abgemeldet"],
   "did.auth.refresh_reused": [
     "lost a session: its token was used twice",
-    "hat eine Sitzung verloren: ihr Token wurde zweimal benutzt",
+    "hat eine Sitzung verloren: ihr Token wurde zweimal verwendet",
   ],
   "did.auth.confirmed": ["confirmed the sign-in", "hat die Anmeldung bestätigt"],
   "did.auth.passkey_counter_fell": [
     "used a passkey that counted fewer uses than before",
-    "hat einen Passkey benutzt, der weniger Anmeldungen zählte als zuvor",
+    "hat einen Passkey verwendet, der weniger Anmeldungen zählte als zuvor",
   ],
   "did.auth.external_failed": [
     "could not sign in with a provider",
-    "konnte sich bei einem Anbieter nicht anmelden",
+    "konnte sich über einen Anbieter nicht anmelden",
   ],
   "did.auth.disowned": [
     "undid a sign-in or registration that somebody else had made",
@@ -145,23 +148,26 @@ export const sentences = {
     "turned off two-factor authentication",
     "hat die Zwei-Faktor-Authentifizierung ausgeschaltet",
   ],
-  "did.auth.backup_code_used": ["used a backup code", "hat einen Backup-Code benutzt"],
+  "did.auth.backup_code_used": ["used a backup code", "hat einen Backup-Code verwendet"],
   "did.user.profile_updated": ["changed the profile", "hat das Profil geändert"],
   "did.user.password_changed": ["changed the password", "hat das Passwort geändert"],
   "did.user.email_changed": ["changed the e-mail address", "hat die E-Mail-Adresse geändert"],
   "did.user.session_revoked": ["ended a session", "hat eine Sitzung beendet"],
   "did.user.passkey_added": ["added a passkey", "hat einen Passkey hinzugefügt"],
   "did.user.passkey_removed": ["removed a passkey", "hat einen Passkey entfernt"],
-  "did.user.identity_added": ["connected a sign-in provider", "hat einen Anbieter verbunden"],
-  "did.user.identity_removed": ["disconnected a sign-in provider", "hat einen Anbieter getrennt"],
+  "did.user.identity_added": [
+    "connected a sign-in provider",
+    "hat einen Anmeldeanbieter verbunden",
+  ],
+  "did.user.identity_removed": [
+    "disconnected a sign-in provider",
+    "hat einen Anmeldeanbieter getrennt",
+  ],
   "did.user.taken_back": [
-    "took the account back by its address",
-    "hat das Konto über seine Adresse übernommen",
+    "proved to own the address and took the account back",
+    "hat die Adresse nachgewiesen und das Konto übernommen",
   ],
-  "did.user.device_forgotten": [
-    "made the account forget a device",
-    "hat das Konto ein Gerät vergessen lassen",
-  ],
+  "did.user.device_forgotten": ["removed a device", "hat ein Gerät entfernt"],
   "did.user.password_set": ["set a first password", "hat ein erstes Passwort festgelegt"],
   "did.user.password_removed": ["removed the password", "hat das Passwort entfernt"],
   "did.user.second_factor_changed": [
@@ -180,8 +186,8 @@ export const sentences = {
   "did.admin.user_updated": ["changed {user}", "hat {user} geändert"],
   "did.role.admin": ["made {user} an administrator", "hat {user} zum Administrator gemacht"],
   "did.role.user": [
-    "took the role of an administrator from {user}",
-    "hat {user} die Rolle des Administrators entzogen",
+    "removed the administrator role from {user}",
+    "hat {user} die Administratorrolle entzogen",
   ],
   "did.admin.user_deleted": ["deleted {user}", "hat {user} gelöscht"],
   "did.admin.sessions_revoked": [
@@ -205,22 +211,22 @@ export const sentences = {
     "hat das Dienstkonto {user} angelegt",
   ],
   "did.user.budget_exceeded": [
-    "has used up a budget of AI calls",
+    "used up a budget for AI calls",
     "hat ein Budget für KI-Aufrufe aufgebraucht",
   ],
-  "did.admin.budget_set": ["set a budget of AI calls", "hat ein Budget für KI-Aufrufe festgelegt"],
+  "did.admin.budget_set": ["set a budget for AI calls", "hat ein Budget für KI-Aufrufe festgelegt"],
   "did.admin.budget_deleted": [
-    "deleted a budget of AI calls",
+    "deleted a budget for AI calls",
     "hat ein Budget für KI-Aufrufe gelöscht",
   ],
   "did.admin.budget_adjusted": [
-    "corrected a budget of AI calls",
+    "corrected a budget for AI calls",
     "hat ein Budget für KI-Aufrufe berichtigt",
   ],
   "did.admin.webhook_changed": ["changed a webhook", "hat einen Webhook geändert"],
   "did.admin.webhook_replayed": [
-    "had a webhook deliver events again",
-    "hat Ereignisse erneut an einen Webhook zustellen lassen",
+    "delivered events to a webhook again",
+    "hat Ereignisse erneut an einen Webhook zugestellt",
   ],
   "did.admin.email_retried": [
     "sent an e-mail to {user} again",
@@ -230,5 +236,5 @@ export const sentences = {
     "withdrew the signing keys",
     "hat die Signaturschlüssel zurückgezogen",
   ],
-  "did.admin.denied": ["was refused something", "wurde etwas verweigert"],
+  "did.admin.denied": ["was denied an action", "durfte eine Aktion nicht ausführen"],
 } as const satisfies Record<string, readonly [string, string]>;
