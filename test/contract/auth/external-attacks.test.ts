@@ -355,7 +355,7 @@ describe("POST /auth/finish-external: an account that somebody else has register
     const stranger = await signInBy(attacker);
     expect(stranger.body.user?.id).not.toBe(user.id);
     expect(await app.auditOf(user.id, "user.taken_back")).toHaveLength(1);
-    await app.mail.emailTo(user.email, /yours now/);
+    await app.mail.emailTo(user.email, /is now yours/);
     const { get: getOwn } = withToken(owner, body.accessToken);
     expect((await getOwn("/user/sign-in-methods")).body).toMatchObject({
       hasPassword: false,

@@ -68,7 +68,7 @@ test.for(GRACE_ENDS)(
     expect(await refresh(refreshToken)).toMatchObject(refused);
     for (const token of [next.accessToken, accessToken]) expect(await profile(token)).toBe(401);
     expect((await refresh(next.refreshToken)).status).toBe(401);
-    const mail = await app.mail.emailTo(user.email, /ended for your safety/);
+    const mail = await app.mail.emailTo(user.email, /ended for your security/);
     expect(mail.text).toContain("An old token of your session (node) was used again");
     expect(mail.text).toContain("We have ended that session");
   },

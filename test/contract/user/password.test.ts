@@ -35,7 +35,7 @@ test("PUT /user/password: sets the first password, which then signs in, and noti
   expect((await get("/user/sign-in-methods")).body).toEqual({ hasPassword: true, ...ways });
   expect((await app.login(user.email, NEW_PASSWORD)).status).toBe(200);
   expect(await app.auditOf(user.id, "user.password_set")).toHaveLength(1);
-  expect((await app.mail.emailTo(user.email, /has a password now/)).subject).toBeTruthy();
+  expect((await app.mail.emailTo(user.email, /now has a password/)).subject).toBeTruthy();
 });
 
 test("PUT /user/password: is 409 if there is a password, 403 in an old session, 400 for a weak one", async () => {
