@@ -42,7 +42,7 @@ function textsOf(input: unknown, found: Findings): unknown {
   const hasTokens =
     Array.isArray(input) && input.some((item) => isTokens(Array.isArray(item) ? item[0] : item));
   if (!hasTokens) return input;
-  const message = "is not supported as tokens, which differ between models: send text";
+  const message = "is not supported as tokens, which differ between models: send texts";
   found.violations.push({ field: "input", message, unsupported: true });
   return ["_"]; // so that no other violation of the field is reported
 }

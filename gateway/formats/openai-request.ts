@@ -52,18 +52,18 @@ type Refusal = { message: string; harmless?: unknown[] };
  * them.
  */
 const REFUSED: Readonly<Record<string, Refusal>> = {
-  n: { message: "is not supported except as 1, since a reply has one choice", harmless: [1] },
-  logprobs: { message: "is not supported, since replies have no probabilities", harmless: [false] },
-  top_logprobs: { message: "is not supported, since replies have no probabilities", harmless: [0] },
-  logit_bias: { message: "is not supported, since tokens differ between models", harmless: [{}] },
-  audio: { message: "is not supported, since replies are text" },
-  modalities: { message: 'is not supported except as ["text"]', harmless: [["text"], []] },
-  moderation: { message: "is not supported, since replies have no moderation results" },
-  web_search_options: { message: "is not supported, since models do not search the web" },
-  prediction: { message: "is not supported, since the prediction would be part of the price" },
+  n: { message: "is supported only as 1, because a reply has one choice", harmless: [1] },
+  logprobs: { message: "is not supported, because replies have no probabilities", harmless: [false] },
+  top_logprobs: { message: "is not supported, because replies have no probabilities", harmless: [0] },
+  logit_bias: { message: "is not supported, because tokens differ between models", harmless: [{}] },
+  audio: { message: "is not supported, because replies are text" },
+  modalities: { message: 'is supported only as ["text"]', harmless: [["text"], []] },
+  moderation: { message: "is not supported, because replies have no moderation results" },
+  web_search_options: { message: "is not supported, because models do not search the web" },
+  prediction: { message: "is not supported, because the prediction would be part of the price" },
   functions: { message: "is not supported: use tools", harmless: [[]] },
   function_call: { message: "is not supported: use tool_choice", harmless: ["none"] },
-  store: { message: "is not supported, since replies are not stored", harmless: [false] },
+  store: { message: "is not supported, because replies are not stored", harmless: [false] },
 };
 
 /** Whether a field is rejected whatever its value. */
@@ -205,10 +205,10 @@ function checkMessage(given: Json, at: string, found: Findings): void {
   const { role, content, audio, function_call } = given;
   for (const [name, only] of Object.entries(OF_ONE_ROLE)) {
     if (role !== only && given[name] !== undefined)
-      found.violations.push({ field: `${at}.${name}`, message: `needs the role ${only}` });
+      found.violations.push({ field: `${at}.${name}`, message: `is allowed only with the role ${only}` });
   }
   if (role === "function") refuse(`${at}.role`, " as function: use the role tool", found);
-  if (audio !== undefined) refuse(`${at}.audio`, ", since messages are text", found);
+  if (audio !== undefined) refuse(`${at}.audio`, ", because messages are text", found);
   if (function_call !== undefined) refuse(`${at}.function_call`, ": use tool_calls", found);
   if (content === undefined && role !== "assistant")
     found.violations.push({ field: `${at}.content`, message: "is required" });

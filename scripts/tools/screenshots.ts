@@ -97,7 +97,7 @@ await admin.getByRole("tablist").waitFor();
 await picture(admin, "user");
 await goTo(admin, "/admin/emails?template=password-changed");
 await admin.getByRole("button", { name: "Preview of this e\u2011mail" }).first().click();
-await admin.getByText("As its recipient gets it").waitFor();
+await admin.getByText("This is how the recipient sees it").waitFor();
 await admin.waitForTimeout(500);
 await picture(admin, "email-preview");
 await admin.keyboard.press("Escape");

@@ -104,7 +104,7 @@ function assertFactorIsGiven(
 ): void {
   const isGiven = code !== undefined || backupCode !== undefined;
   if (isGiven === needsSecondFactor(user)) return;
-  if (!isGiven) throw invalid("code", "is required, or backupCode");
+  if (!isGiven) throw invalid("code", "is required unless backupCode is given");
   throw new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor authentication is not enabled.");
 }
 

@@ -167,7 +167,7 @@ export async function assertOtherAdmin(
   if (isAdmin && !users.some((user) => user.id !== userId && !user.isLeaving)) {
     throw new ServiceError(
       Reason.LAST_ADMIN,
-      "This is the last administrator. Please promote another user first.",
+      "This is the last administrator. Please make another user an administrator first.",
     );
   }
 }

@@ -50,7 +50,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async resetAccess(req, ctx) {
     await resetUserAccess(sessionCallOf(ctx), req.id);
-    return { message: "The user can sign in again after setting a new password by e-mail." };
+    return { message: "Access has been reset. The user can sign in again after setting a new password with the link in the e-mail." };
   },
   async updateUser(req, ctx) {
     const call = sessionCallOf(ctx);
@@ -59,7 +59,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async deleteUser(req, ctx) {
     await deleteUser(callOf(ctx), req.id);
-    return { message: "The user is erased." };
+    return { message: "The user has been erased." };
   },
   async listUserSessions(req, ctx) {
     const call = sessionCallOf(ctx);
@@ -157,7 +157,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async deleteWebhook(req, ctx) {
     await removeWebhook(sessionCallOf(ctx), req.id);
-    return { message: "The webhook is deleted." };
+    return { message: "The webhook has been deleted." };
   },
   async rotateWebhookSecret(req, ctx) {
     const call = sessionCallOf(ctx);
@@ -170,7 +170,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async replayWebhook(req, ctx) {
     const queued = await replayWebhook(sessionCallOf(ctx), req);
-    const message = queued === 1 ? "1 event is queued." : `${queued} events are queued.`;
+    const message = queued === 1 ? "1 event has been queued." : `${queued} events have been queued.`;
     return { message, queued };
   },
   async listWebhookDeliveries(req, ctx) {

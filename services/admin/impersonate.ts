@@ -39,7 +39,7 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
     if (user.suspendedAt)
       throw new ServiceError(Reason.CONFLICT, "Suspended users can't be impersonated.");
     if (user.isProtectedAsAdmin(createdAt)) {
-      const message = "Administrators can't be impersonated, nor can users who recently were one.";
+      const message = "Users who are or recently were administrators can't be impersonated.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     const own = await call.em.findOneOrFail(Session, { id: call.principal.session.id });

@@ -323,6 +323,6 @@ export function assertNotSelf(
   action: "delete" | "demote" | "reset the access of" | "suspend",
 ): void {
   if (userOf(principal)?.id !== id) return;
-  const message = `Administrators can't ${action} themselves. Please ask another one.`;
+  const message = `Administrators can't ${action} themselves. Please ask another administrator.`;
   throw new ServiceError(Reason.SELF_TARGETED, message);
 }

@@ -54,7 +54,7 @@ export async function createWebhook(
   return call.em.transactional(async () => {
     await assertStillAdmin(call);
     if (!(await insertWebhook(call, row, MAX_WEBHOOKS))) {
-      const message = `There are ${MAX_WEBHOOKS} webhooks already.`;
+      const message = `There are already ${MAX_WEBHOOKS} webhooks, which is the maximum. Please delete one first.`;
       throw new ServiceError(Reason.CONFLICT, message);
     }
     await recordChange(call, row, { change: "created", events });
@@ -154,7 +154,7 @@ const readWebhook = async (call: SessionCall, id: string): Promise<ListedWebhook
   return webhook;
 };
 
-const webhookNotFound = () => new ServiceError(Reason.NOT_FOUND, "This webhook does not exist.");
+const webhookNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such webhook.");
 
 /** @throws ServiceError VALIDATION_FAILED */
 function assertUsableUrl({ webhookOutbound }: SessionCall, url: string): void {
@@ -165,7 +165,7 @@ function assertUsableUrl({ webhookOutbound }: SessionCall, url: string): void {
 /** @throws ServiceError VALIDATION_FAILED */
 function assertSubscribable(events: readonly string[]): void {
   const i = events.findIndex((name) => !isSubscribable(name));
-  if (i >= 0) throw invalid(`events[${i}]`, "is not the name of an event that webhooks get");
+  if (i >= 0) throw invalid(`events[${i}]`, "must be the name of an event that webhooks can receive");
 }
 
 /** Records a change. Of the URL the host alone, since the rest may be a secret of its receiver. */

@@ -52,14 +52,14 @@ export async function replayWebhook(
   const now = call.clock.now();
   const from = request.from ? timestampDate(request.from) : now;
   const to = request.to ? timestampDate(request.to) : now;
-  if (to <= from) throw invalid("from", "must be earlier than the end of the period");
+  if (to <= from) throw invalid("from", "must be before the end of the period");
   const queued = await call.em.transactional(async () => {
     const webhook = await lockForChange(call, request.id);
     if (webhook.disabledAt) throw webhookOff();
     const names = eventNamesOf(webhook.events);
     const events = await findEventsBetween(call, { from, to }, names, MAX_REPLAYED + 1);
     if (events.length > MAX_REPLAYED)
-      throw invalid("from", "must begin a shorter period: this one has more than 10,000 events");
+      throw invalid("from", "must be later: the period has more than 10,000 events");
     const planned = events.map(({ id: eventId, event }) => ({ id: newId(now), eventId, event }));
     const count = await requeueEvents(call, webhook.id, planned, now);
     const period = { from: from.toISOString(), to: to.toISOString() };
@@ -83,8 +83,8 @@ export async function retryDelivery(call: SessionCall, deliveryId: string): Prom
     const delivery = await requeueDelivery(call, id, call.clock.now());
     if (!delivery) {
       if (!(await hasDelivery(call, id)))
-        throw new ServiceError(Reason.NOT_FOUND, "This delivery does not exist.");
-      const message = "Only a failed delivery of a webhook that is on can be queued again.";
+        throw new ServiceError(Reason.NOT_FOUND, "There is no such delivery.");
+      const message = "Only a failed delivery can be queued again, while its webhook is on.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     const details = { id: delivery.webhookId, deliveryId: id, event: delivery.event };

@@ -66,7 +66,7 @@ export async function createServiceKey(
     await lockOwnSession(call);
     const user = await call.em.findOneOrFail(User, { id });
     if (!user.isService) {
-      const message = "This user is not a service account: its owner creates the API keys.";
+      const message = "This user is not a service account. Users create their own API keys.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     return insertKey(call, id, form);

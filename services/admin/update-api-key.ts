@@ -59,7 +59,7 @@ function changedColumns(
 ) {
   const end = expiresAt ? timestampDate(expiresAt) : undefined;
   if (end && key.expiresAt && end > key.expiresAt)
-    throw invalid("expiresAt", "must not be later than it is");
+    throw invalid("expiresAt", "must not be later than the present expiry");
   return {
     ...(models.length > 0 && { models: [...new Set(models)] }),
     ...(requestsPerMinute !== undefined && { requestsPerMinute }),

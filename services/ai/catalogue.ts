@@ -95,7 +95,7 @@ type Model = z.infer<typeof modelShape>;
 const modelSchema = modelShape.superRefine(({ kind, outputTokens }, { addIssue }) => {
   const hasOutput = kind !== "embedding";
   if (hasOutput === (outputTokens !== undefined)) return;
-  const message = hasOutput ? "is required" : "is not for models of embeddings";
+  const message = hasOutput ? "is required" : "is not allowed for embedding models";
   addIssue({ code: "custom", path: ["outputTokens"], message });
 });
 
@@ -170,7 +170,7 @@ const providerSchema = z
      * may change what a call costs or where its data goes.
      */
     betas: z
-      .array(z.string().regex(/^[\w.-]+$/, "must be values of anthropic-beta"))
+      .array(z.string().regex(/^[\w.-]+$/, "must be a value of the header anthropic-beta"))
       .exactOptional(),
     /** Base URL if its variable is not set. Only clouds may lack it. */
     baseUrl: z.string().refine(isBaseUrl, BASE_URL).exactOptional(),
@@ -231,7 +231,7 @@ const catalogueShape = z.strictObject({
   /** Currency of all prices: its code by ISO 4217. */
   currency: z
     .string()
-    .regex(/^[A-Z]{3}$/, "must be a currency by its three letters, such as USD")
+    .regex(/^[A-Z]{3}$/, "must be the three letters of a currency, such as USD")
     .default("USD"),
   /** Date on which the prices were last checked. */
   pricesAsOf: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
@@ -261,7 +261,7 @@ const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { ad
       if (!longNames.includes(target))
         addIssue({ code: "custom", path, message: `there is no model "${target}"` });
       if (embeddings.includes(target))
-        addIssue({ code: "custom", path, message: `"${target}" is a model of embeddings` });
+        addIssue({ code: "custom", path, message: `"${target}" is an embedding model` });
       if (targetNames.indexOf(target) < place)
         addIssue({ code: "custom", path, message: `"${target}" is listed twice` });
     }

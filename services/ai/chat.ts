@@ -160,6 +160,6 @@ function faultIn(messages: Conversation["messages"]): string | undefined {
     return `must contain at most ${MAX_CHARACTERS} characters`;
   const isOther = (role: string) => role === "assistant" || role === "system";
   if (messages.every(({ role, content }) => isOther(role) || isBlank(content)))
-    return "must contain a message of the user that is not blank";
+    return "must contain a message of the role user that is not blank";
   return undefined;
 }

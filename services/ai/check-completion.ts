@@ -65,7 +65,7 @@ function conversationFault(messages: readonly Message[]): string | undefined {
       parts.some(({ part }) => part.case === "image" || !isBlank(part.value ?? "")));
   return messages.some(isShown)
     ? undefined
-    : "must contain a message of the user that is not blank";
+    : "must contain a message of the role user that is not blank";
 }
 
 function checkMessage(message: Message, index: number): Violation[] {
@@ -76,18 +76,18 @@ function checkMessage(message: Message, index: number): Violation[] {
   return [
     ...faultsIn(
       `${path}.parts`,
-      !isUser && images.length > 0 ? "must not contain images, but for a user" : undefined,
+      !isUser && images.length > 0 ? "must contain images only with the role user" : undefined,
     ),
     ...message.parts.flatMap(({ part }, at) =>
       part.case === "image" ? faultsIn(`${path}.parts[${at}].image`, imageFault(part.value)) : [],
     ),
     ...faultsIn(
       `${path}.toolCalls`,
-      role !== "assistant" && toolCalls.length > 0 ? "is for an assistant only" : undefined,
+      role !== "assistant" && toolCalls.length > 0 ? "is allowed only with the role assistant" : undefined,
     ),
     ...faultsIn(
       `${path}.toolCallId`,
-      role !== "tool" && toolCallId !== "" ? "is for a tool only" : undefined,
+      role !== "tool" && toolCallId !== "" ? "is allowed only with the role tool" : undefined,
     ),
     ...toolCalls.flatMap((call, at) =>
       faultsIn(`${path}.toolCalls[${at}].arguments`, argumentsFault(call)),
@@ -130,13 +130,13 @@ function checkResults(messages: readonly Message[]): Violation[] {
     const path = `messages[${index}]`;
     if (role === "tool") {
       if (!open.delete(readCallId(toolCallId).id)) {
-        const message = "must be the id of a tool call before it that has no result yet";
+        const message = "must be the id of an earlier tool call that has no result yet";
         violations.push({ field: `${path}.toolCallId`, message });
       }
       continue;
     }
     if (open.size > 0) {
-      const message = "must be tool until every tool call before it has a result";
+      const message = "must be tool until every earlier tool call has a result";
       violations.push({ field: `${path}.role`, message });
       open.clear();
     }
@@ -149,7 +149,7 @@ function checkResults(messages: readonly Message[]): Violation[] {
   }
   const isIncomplete = open.size > 0;
   if (isIncomplete) {
-    const message = "must contain a result of every tool call";
+    const message = "must contain a result for every tool call";
     violations.push({ field: "messages", message });
   }
   return violations;
@@ -179,9 +179,9 @@ function choiceFault(
   if (!choice) return undefined;
   const { mode, name } = choice;
   if (mode === "function" && !names.has(name)) return "must name one of the tools";
-  if (mode !== "function" && name !== "") return "has a name with the mode function only";
+  if (mode !== "function" && name !== "") return "must have a name only with the mode function";
   return mode === "required" && names.size === 0
-    ? "must not require a tool without tools"
+    ? "must be none or auto without tools"
     : undefined;
 }
 
@@ -193,5 +193,5 @@ function checkFormat({ type, name, description, schemaJson, strict }: ResponseFo
     ];
   const isPlain =
     name === "" && schemaJson === "" && description === undefined && strict === undefined;
-  return faultsIn("responseFormat", isPlain ? undefined : "has a schema with json_schema only");
+  return faultsIn("responseFormat", isPlain ? undefined : "must have a schema only with the type json_schema");
 }

@@ -46,13 +46,13 @@ function refusalsOf(request: CompleteRequest, target: Target): Refusal[] {
   if (isEmbedding(model)) return [["model", EMBEDDINGS_ONLY]];
   const refusals = imageRefusals(request, target);
   if (tools.length > 0 && !model.tools)
-    refusals.push(["tools", "is not supported: this model calls no tools"]);
+    refusals.push(["tools", "is not supported by this model: it calls no tools"]);
   if (tools.length > 0 && parallelToolCalls === false && entry.dialect === "google")
-    refusals.push(["parallelToolCalls", "cannot be false for this model"]);
+    refusals.push(["parallelToolCalls", "must be true for this model"]);
   if (responseFormat?.type === "json_schema" && !model.schema)
-    refusals.push(["responseFormat", "is not supported: this model follows no JSON Schema"]);
+    refusals.push(["responseFormat", "is not supported by this model: it follows no JSON Schema"]);
   if (responseFormat?.type === "json_object" && entry.dialect === "anthropic")
-    refusals.push(["responseFormat", "cannot be json_object for this model, only json_schema"]);
+    refusals.push(["responseFormat", "must be json_schema instead of json_object for this model"]);
   return refusals;
 }
 
@@ -65,7 +65,7 @@ function imageRefusals({ messages }: CompleteRequest, { entry, model }: Target):
     ),
   );
   if (!model.input.includes("image"))
-    return images.map(({ path }) => [path, "is not supported: this model reads text only"]);
+    return images.map(({ path }) => [path, "is not supported by this model: it reads only text"]);
   if (entry.dialect !== "google") return [];
   return images
     .filter(({ url }) => url !== "")

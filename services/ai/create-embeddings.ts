@@ -67,9 +67,9 @@ function findTarget(call: ReplyDeps, name: string): Target {
 const otherModel = (message: string) =>
   invalidFields([{ field: "model", message, unsupported: true }]);
 
-const NO_EMBEDDINGS = "is not a model of embeddings: use POST /v1/chat/completions";
+const NO_EMBEDDINGS = "is not an embedding model: use POST /v1/chat/completions";
 const ALIAS =
-  "is an alias, and vectors of different models can't be compared: name a model of embeddings";
+  "is an alias, and vectors of different models can't be compared: name an embedding model";
 
 /** What the caller gets. */
 function viewOf({ entry, model }: Target, ignored: readonly string[]): ReplyView<EventInit> {

@@ -43,7 +43,7 @@ export async function exportUsage(
   for (let page = 1; ; page++) {
     const rows = await listUsageOfAll(call, { ...request, to, page });
     if (page > MAX_PAGES && rows.length > 0)
-      throw invalid("from", `must lie later: the table would have more than ${MAX_ROWS} rows`);
+      throw invalid("from", `must be later: the table would have more than ${MAX_ROWS} rows`);
     for (const row of rows) csv += lineOf(COLUMNS.map(([, cellOf]) => cellOf(row)));
     if (rows.length < PAGE_ROWS) return csv;
   }

@@ -46,7 +46,7 @@ export async function listUsage(
   const to = span.to && timestampDate(span.to);
   const daysBefore = (days: number) => new Date((to ?? now).getTime() - days * DAY_MS);
   if (from && from < daysBefore(MAX_DAYS))
-    throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
+    throw invalid("from", `must be at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   const bound = (time: Date) => (time < firstDay ? startOfDay(time) : time);

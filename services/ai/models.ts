@@ -38,7 +38,7 @@ export const chatModels = (
   usableModels(entry, principal).filter((model) => !isEmbedding(model));
 
 /** The error for an embedding model in a request for a conversation. */
-export const EMBEDDINGS_ONLY = "is a model of embeddings: use POST /v1/embeddings";
+export const EMBEDDINGS_ONLY = "is an embedding model: use POST /v1/embeddings";
 
 /** The aliases that a caller may use. A key that names an alias need not name its models. */
 function usableAliases(

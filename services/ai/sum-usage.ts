@@ -108,9 +108,9 @@ function daysOf(now: Date, from: Timestamp | undefined, to: Timestamp | undefine
   const dayOf = (time: number) => Math.floor(time / DAY_MS);
   const last = dayOf((to ? timestampDate(to) : now).getTime());
   const first = from ? dayOf(timestampDate(from).getTime()) : last - DEFAULT_DAYS + 1;
-  if (first > last) throw invalid("from", "must not lie after the end");
+  if (first > last) throw invalid("from", "must not be after the end");
   if (first < last - MAX_DAYS)
-    throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
+    throw invalid("from", `must be at most ${MAX_DAYS} days before the end`);
   return Array.from({ length: last - first + 1 }, (_, i) =>
     new Date((first + i) * DAY_MS).toISOString().slice(0, 10),
   );

@@ -40,7 +40,7 @@ export async function connectIdentity(
     if ((await listIdentities(call, user.id)).length >= MAX_IDENTITIES)
       throw new ServiceError(
         Reason.CONFLICT,
-        `An account has at most ${MAX_IDENTITIES} connected accounts. Please disconnect one first.`,
+        `An account can have at most ${MAX_IDENTITIES} connected provider accounts. Please disconnect one first.`,
       );
     if (!(await insertIdentity(call, identity))) throw await takenBy(call, identity);
     const details = { identityId: id, provider: proven.provider, how: "connect" };
@@ -55,9 +55,9 @@ export async function connectIdentity(
 async function takenBy(call: SessionCall, identity: Identity): Promise<ServiceError> {
   const other = await findIdentity(call, identity);
   return other?.userId === identity.userId
-    ? new ServiceError(Reason.CONFLICT, "This account is already connected.")
+    ? new ServiceError(Reason.CONFLICT, "This provider account is already connected.")
     : new ServiceError(
         Reason.IDENTITY_TAKEN,
-        "Another account here has this connection. Please disconnect it there first.",
+        "This provider account is connected to another account here. Please disconnect it there first.",
       );
 }

@@ -40,7 +40,7 @@ const SAME_CODE_MS = 5 * 60_000;
 /** @throws ServiceError NOT_FOUND where codes by e-mail are off */
 function assertOn({ config }: Call): void {
   if (config.emailSignIn === "code") return;
-  throw new ServiceError(Reason.NOT_FOUND, "This service sends no codes by e-mail.");
+  throw new ServiceError(Reason.NOT_FOUND, "This service does not offer codes by e-mail.");
 }
 
 /**
@@ -162,7 +162,7 @@ async function followLink(call: Call, text: string, deviceToken: string): Promis
 const elsewhere = () =>
   new ServiceError(
     Reason.TOKEN_INVALID,
-    "This link works only where it was asked for, and for 10 minutes. Please type the code of the e-mail there.",
+    "This link works only in the browser that requested it, and only for 10 minutes. Please enter the code from the e-mail there.",
   );
 
 /**

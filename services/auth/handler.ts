@@ -30,7 +30,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     if (isFirst) await assertSetupToken(call, req.setupToken);
     const userId = await register(call, req.email, req.password, req.name, req.locale, isFirst);
     if (isFirst) await makeFirstAdministrator(call, userId);
-    return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
+    return { message: "Welcome! Please verify your e-mail address with the link that we have sent you.", userId };
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password, req.deviceToken);
@@ -56,8 +56,8 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return {
       message:
         outcome === "erased"
-          ? "The account is deleted."
-          : "All sessions have ended, and the password is no longer valid. We have sent you an e-mail with a link to set a new one.",
+          ? "The account has been deleted."
+          : "All sessions have ended, and your password no longer works. We have sent you an e-mail with a link to set a new one.",
     };
   },
   async forgotPassword(req, ctx) {

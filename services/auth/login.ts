@@ -115,7 +115,7 @@ export async function assertVerifiedAddress(
   await recordRefusal(call, user, Reason.EMAIL_NOT_VERIFIED);
   throw new ServiceError(
     Reason.EMAIL_NOT_VERIFIED,
-    "Please confirm your e-mail address before you sign in.",
+    "Please verify your e-mail address before you sign in.",
   );
 }
 

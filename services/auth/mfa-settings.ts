@@ -44,7 +44,7 @@ export async function setupTotp(call: SessionCall, password: string | undefined)
     if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
       throw new ServiceError(
         Reason.MFA_ALREADY_ENABLED,
-        "Two-factor authentication is already enabled. Disable it first.",
+        "Two-factor authentication is already enabled. Please disable it first.",
       );
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
@@ -76,7 +76,7 @@ export async function disableTotp(
   await call.em.transactional(async () => {
     await before();
     const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
-    if (current?.mfaConfirmedAt) throw invalid("code", "is required, or backupCode");
+    if (current?.mfaConfirmedAt) throw invalid("code", "is required unless backupCode is given");
     await work();
   });
 }

@@ -73,5 +73,5 @@ export function openIdentity(
 export const externalFailed = () =>
   new ServiceError(
     Reason.EXTERNAL_FAILED,
-    "The sign-in with this provider did not succeed. Please begin again in this browser.",
+    "Signing in with this provider failed. Please start again in this browser.",
   );

@@ -3,6 +3,6 @@ import { invalid } from "../platform/rpc/errors.ts";
 
 /** The credential in a request, which the field rules require. */
 export function given(credential: PasskeyCredential | undefined): PasskeyCredential {
-  if (!credential) throw invalid("credential", "must be given");
+  if (!credential) throw invalid("credential", "is required");
   return credential;
 }

@@ -14,7 +14,7 @@ export type RelyingParty = NonNullable<Config["relyingParty"]>;
  */
 export function relyingPartyOf({ relyingParty }: Pick<Config, "relyingParty">): RelyingParty {
   if (relyingParty) return relyingParty;
-  throw new ServiceError(Reason.NOT_FOUND, "This service offers no passkeys.");
+  throw new ServiceError(Reason.NOT_FOUND, "This service does not offer passkeys.");
 }
 
 /** Logs when passkeys are off, and when stored passkeys can no longer be used. */

@@ -163,7 +163,7 @@ export async function readOrderedPage<Row extends { id: string }>(
   const order = `order by t.${column} ${descending ? "desc" : "asc"}`;
   const isFirst = request.cursor === undefined;
   if (!isFirst && !(await returnsRow(db, `select 1 from ${from} where id = :after`, position)))
-    throw invalid("cursor", "belongs to a row that no longer exists");
+    throw invalid("cursor", "is no longer valid: its row has been deleted, so start again without a cursor");
   const [rows, total] = await Promise.all([
     db.em.execute<Row[]>(
       `select ${columns} from (
@@ -200,7 +200,7 @@ export async function readTimeOrderedPage<Row extends { id: string }>(
   const { cursor } = request;
   const after = cursor === undefined ? undefined : timeOfCursor(cursor);
   if (cursor !== undefined && after === undefined)
-    throw invalid("cursor", "belongs to a page in another order");
+    throw invalid("cursor", "belongs to another sort order: start again without a cursor");
   const isLater = `(${time}, t.id) ${descending ? "<" : ">"} (:time::timestamptz, :after::uuid)`;
   const direction = descending ? "desc" : "asc";
   const order = `order by ${time} ${direction}, t.id ${direction}`;

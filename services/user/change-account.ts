@@ -206,7 +206,7 @@ async function limitRequests(call: SessionCall): Promise<void> {
   const retryAfterSeconds = Math.ceil(
     (first.createdAt.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000,
   );
-  const message = "Too many changes of the e-mail address were requested. Please try again later.";
+  const message = "Too many requests to change the e-mail address. Please try again later.";
   throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
 }
 

@@ -46,13 +46,13 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async updateProfile(req, ctx) {
     const user = await updateProfile(sessionCallOf(ctx), req);
-    return { message: "Your profile is updated.", user };
+    return { message: "Your profile has been updated.", user };
   },
   async changePassword(req, ctx) {
     const call = sessionCallOf(ctx);
     const keys = await changePassword(call, req.currentPassword, req.newPassword);
     return {
-      message: "Your password is changed. All your other sessions have ended.",
+      message: "Your password has been changed. All your other sessions have ended.",
       ...(keys > 0 && { activeApiKeys: keys }),
     };
   },
@@ -63,17 +63,17 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async setPassword(req, ctx) {
     await setPassword(sessionCallOf(ctx), req.newPassword);
-    return { message: "Your account has a password now." };
+    return { message: "Your account now has a password." };
   },
   async removePassword(_req, ctx) {
     await removePassword(sessionCallOf(ctx));
-    return { message: "Your password is removed. All your other sessions have ended." };
+    return { message: "Your password has been removed. All your other sessions have ended." };
   },
   async requireSecondFactor(req, ctx) {
     const backupCodes = await requireSecondFactor(sessionCallOf(ctx), req.required);
     const message = req.required
-      ? "Every sign-in needs a second factor from now on."
-      : "A sign-in needs no second factor beyond those that you have set up.";
+      ? "A second factor is now required at every sign-in."
+      : "A second factor is no longer required at every sign-in.";
     return { message, backupCodes };
   },
   async createPasskeyOptions({ purpose }, ctx) {
@@ -95,7 +95,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async deletePasskey(req, ctx) {
     const acceptedIds = await removePasskey(sessionCallOf(ctx), req.id);
-    return { message: "The passkey is removed.", acceptedIds };
+    return { message: "The passkey has been removed.", acceptedIds };
   },
   async listIdentities(_req, ctx) {
     const call = sessionCallOf(ctx);
@@ -104,7 +104,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async deleteIdentity(req, ctx) {
     await disconnectIdentity(sessionCallOf(ctx), req.id);
-    return { message: "The account is disconnected." };
+    return { message: "The provider account has been disconnected." };
   },
   async listDevices(_req, ctx) {
     const call = sessionCallOf(ctx);
@@ -113,11 +113,11 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async deleteDevice(req, ctx) {
     await forgetDevice(sessionCallOf(ctx), req.id);
-    return { message: "The device is forgotten." };
+    return { message: "The device has been removed." };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);
-    return { message: "Please check the mail at your new address and confirm it." };
+    return { message: "Please verify your new e-mail address with the link that we have sent to it." };
   },
   async listSessions(_req, ctx) {
     const call = sessionCallOf(ctx);
@@ -145,7 +145,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async revokeApiKey(req, ctx) {
     await revokeOwnKey(sessionCallOf(ctx), req.id);
-    return { message: "The API key is revoked." };
+    return { message: "The API key has been revoked." };
   },
   async deleteAccount(req, ctx) {
     const deletionAt = await deleteAccount(sessionCallOf(ctx), req.password);

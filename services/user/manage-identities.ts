@@ -19,7 +19,7 @@ export async function disconnectIdentity(call: SessionCall, identityId: string):
   await call.em.transactional(async () => {
     await lockCaller(call);
     const removed = await deleteIdentity(call, { id, userId: user.id });
-    if (!removed) throw new ServiceError(Reason.NOT_FOUND, "There is no such connection.");
+    if (!removed) throw new ServiceError(Reason.NOT_FOUND, "There is no such identity.");
     await assertWayInRemains(call, user.id);
     const details = { identityId: id, provider: removed.provider };
     await recordAudit(call, "user.identity_removed", { userId: user.id, details });

@@ -78,7 +78,7 @@ export async function createPasskey(
     if ((await listOwnPasskeys(call)).length >= MAX_PASSKEYS)
       throw new ServiceError(
         Reason.CONFLICT,
-        `An account has at most ${MAX_PASSKEYS} passkeys. Please remove one first.`,
+        `An account can have at most ${MAX_PASSKEYS} passkeys. Please remove one first.`,
       );
     if (!(await insertPasskey(call, passkey)))
       throw new ServiceError(Reason.CONFLICT, "This passkey already exists.");

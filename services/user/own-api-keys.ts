@@ -31,7 +31,7 @@ export async function createOwnKey(
   assertKnownModels(call, form.models);
   await confirmRecently(call, password);
   if (call.config.requireVerifiedEmail && !user.emailVerified) {
-    const message = "Please confirm your e-mail address before you create an API key.";
+    const message = "Please verify your e-mail address before you create an API key.";
     throw new ServiceError(Reason.EMAIL_NOT_VERIFIED, message);
   }
   return call.em.transactional(async () => {
@@ -60,7 +60,7 @@ export async function insertKey(
   const expiresAt = expiryOf(call, form, now);
   const { apiKeysPerUser } = call.config;
   if ((await countActiveKeys(call, userId, now)) >= apiKeysPerUser) {
-    const message = `There are ${apiKeysPerUser} API keys already, which is the maximum. Please revoke one first.`;
+    const message = `There are already ${apiKeysPerUser} API keys, which is the maximum. Please revoke one first.`;
     throw new ServiceError(Reason.CONFLICT, message);
   }
   const { key, digest, hint } = createApiKey();

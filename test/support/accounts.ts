@@ -47,7 +47,7 @@ export function createAccounts({
       credentials: { email, password: PASSWORD },
     };
   }
-  /** Registers a new account and confirms its address with the mailed token. */
+  /** Registers a new account and verifies its address with the mailed token. */
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
     if (!mail) throw new Error("the mailbox is missing");

@@ -110,9 +110,9 @@ export async function adjustBudget(call: SessionCall, request: AdjustBudgetReque
     if (!found) throw budgetNotFound();
     const { id, scope, unit, period } = found;
     if ((scope === "role") !== (userId !== undefined))
-      throw invalid("subject", "must be the user of a budget of a role, and absent for others");
+      throw invalid("subject", "must be the id of a user for the budget of a role, and absent for other budgets");
     if (scope === "role" && !user)
-      throw new ServiceError(Reason.NOT_FOUND, "This user does not exist.");
+      throw new ServiceError(Reason.NOT_FOUND, "There is no such user.");
     const used = amountOf("used", request.used, unit);
     const counter = { id, subject: userId ?? found.subject, day: periods.starts[period] };
     const before = await adjustCounter(call, { ...counter, used: String(used) });
@@ -168,11 +168,11 @@ async function lockSubject(
   if (userId && (await lockUser(call, userId))) return userId;
   throw new ServiceError(
     Reason.NOT_FOUND,
-    scope === "key" ? "This API key does not exist." : "This user does not exist.",
+    scope === "key" ? "There is no such API key." : "There is no such user.",
   );
 }
 
-const budgetNotFound = () => new ServiceError(Reason.NOT_FOUND, "This budget does not exist.");
+const budgetNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such budget.");
 
 /** The fields that identify a budget in the audit log. */
 const detailsOf = ({ id, scope, subject, unit, period, limit }: BudgetRow) => ({

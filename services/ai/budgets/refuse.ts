@@ -90,12 +90,12 @@ function messageOf(cause: Cause, counter: BudgetCounter, until: string, currency
   const { limit, used, unit } = counter;
   const words = (amount: bigint) => amountInWords(amount, unit, currency);
   const name = nameOf(counter, words(limit));
-  const left = isOwn(counter) ? ` of ${words(limit - used)}` : "";
+  const left = isOwn(counter) ? ` (${words(limit - used)})` : "";
   const texts: Record<Cause, string> = {
-    held: `${name} is held by other calls that have not ended. Please try again in a moment.`,
+    held: `${name} is used up, or reserved for calls in progress. Please try again in a moment.`,
     "used up": `${name} is used up until ${until}.`,
-    "too little left": `${name} does not suffice for this call until ${until}: it may use more than the rest${left}.`,
-    "too small": `${name} is less than this call may use. Please send less, or ask for a shorter reply.`,
+    "too little left": `${name} is not enough for this call until ${until}: the call may use more than what is left${left}.`,
+    "too small": `${name} is smaller than what this call may use. Please send less, or ask for a shorter reply.`,
   };
   return texts[cause];
 }
@@ -114,5 +114,5 @@ function nameOf({ scope, period }: BudgetCounter, limit: string): string {
 export const modelNotPriced = (model: string): ServiceError =>
   new ServiceError(
     Reason.MODEL_NOT_PRICED,
-    `The model ${model} has no price, but a budget limits what your calls cost. Please use another model.`,
+    `The model ${model} has no price, but a budget limits the cost of your calls. Please use another model.`,
   );

@@ -7,11 +7,11 @@ import { refuse, refuseFields } from "./refusals.ts";
  * unbounded.
  */
 const REFUSED = {
-  container: "is not supported, since code runs at the provider",
-  mcp_servers: "is not supported, since the provider would call them",
+  container: "is not supported, because code runs at the provider",
+  mcp_servers: "is not supported, because the provider would call them",
   fallbacks: "is not supported: use an alias",
-  fallback_credit_token: "is not supported, since it belongs to another request",
-  billing_policy: "is not supported, since the key of this server pays",
+  fallback_credit_token: "is not supported, because it belongs to another request",
+  billing_policy: "is not supported, because the key of this server pays",
 } as const;
 
 /** Accepted values of fields whose other values have a different price. */
@@ -48,7 +48,7 @@ export const messagesRefusals = (body: Json): Violation[] => [
 /** Tools without a type, or with `custom`, have a schema from the client. */
 const toolRefusals = (tool: unknown, at: string): Violation[] =>
   isJsonObject(tool) && tool.type !== undefined && tool.type !== null && tool.type !== "custom"
-    ? [refuse(`${at}.type`, "is not supported except as custom, for tools with a schema of yours")]
+    ? [refuse(`${at}.type`, "is supported only as custom, for tools with your own schema")]
     : [];
 
 /** Content is text or a list of blocks, and so is the content of results and documents. */
@@ -57,7 +57,7 @@ function blockRefusals(content: unknown, at: string): Violation[] {
     const path = `${at}[${index}]`;
     if (!isJsonObject(block)) return [];
     if (!BLOCKS.has(block.type))
-      return [refuse(`${path}.type`, "is not supported, since its content is at the provider")];
+      return [refuse(`${path}.type`, "is not supported, because its content is at the provider")];
     const source = isJsonObject(block.source) ? block.source : {};
     const isFile = source.type === "file" || (source.file_id ?? null) !== null;
     const isRemote = block.type === "document" && source.type === "url";

@@ -25,7 +25,7 @@ export function refuseFields(
     ),
     ...Object.entries(harmless).flatMap(([field, values]) =>
       isGiven(field) && !values.includes(body[field])
-        ? [refuse(field, `is not supported except as ${values.join(", ")}`)]
+        ? [refuse(field, `is supported only as ${values.join(" or ")}`)]
         : [],
     ),
   ];

@@ -2,7 +2,7 @@ import type { Violation } from "../../platform/rpc/errors.ts";
 import { isJsonObject, type Json, listOf } from "./json.ts";
 import { refuse, refuseFields } from "./refusals.ts";
 
-const STORED = "is not supported, since responses are not stored";
+const STORED = "is not supported, because responses are not stored";
 
 /**
  * Fields of the Responses API that give access to data stored by other users, or whose cost is
@@ -12,8 +12,8 @@ const REFUSED = {
   previous_response_id: `${STORED}: send the whole conversation`,
   conversation: `${STORED}: send the whole conversation`,
   background_options: STORED,
-  prompt: "is not supported, since prompts are stored at the provider: send instructions",
-  access_programs: "is not supported, since they belong to the key of this server",
+  prompt: "is not supported, because prompts are stored at the provider: send instructions",
+  access_programs: "is not supported, because they belong to the key of this server",
 } as const;
 
 /** Accepted values of fields whose other values are rejected. */
@@ -54,7 +54,7 @@ function toolRefusals(tools: unknown, at: string): Violation[] {
     if (!isJsonObject(tool) || TOOLS.has(tool.type)) return [];
     return tool.type === "namespace"
       ? toolRefusals(tool.tools, `${path}.tools`)
-      : [refuse(`${path}.type`, "is not supported except as function or custom")];
+      : [refuse(`${path}.type`, "is supported only as function or custom")];
   });
 }
 
@@ -66,7 +66,7 @@ function cacheRefusals(options: unknown, at: string): Violation[] {
   return [
     ...(CACHE_LIVES.has(options.ttl)
       ? []
-      : [refuse(`${at}.ttl`, "is not supported except as 30m, since it has a price of its own")]),
+      : [refuse(`${at}.ttl`, "is supported only as 30m, because other lifetimes have a different price")]),
     ...((options.comparison_response_id ?? null) === null
       ? []
       : [refuse(`${at}.comparison_response_id`, STORED)]),
@@ -76,7 +76,7 @@ function cacheRefusals(options: unknown, at: string): Violation[] {
 function itemRefusals(item: unknown, at: string): Violation[] {
   if (!isJsonObject(item)) return [];
   if (!ITEMS.has(item.type))
-    return [refuse(`${at}.type`, "is not supported, since its content is at the provider")];
+    return [refuse(`${at}.type`, "is not supported, because its content is at the provider")];
   return [
     ...toolRefusals(item.tools, `${at}.tools`),
     ...partRefusals(item.content, `${at}.content`),

@@ -114,7 +114,7 @@ export const tooBusy = () =>
 export const shuttingDown = () => unavailable("The service is shutting down. Please try again.");
 
 /** Message of an operation that fails because the database or another dependency is unavailable. */
-export const AWAY_MESSAGE = "The service is not available right now. Please try again shortly.";
+export const AWAY_MESSAGE = "The service is temporarily unavailable. Please try again.";
 
 /** Maps an error to Connect's representation: gRPC code, message and a `Failure` detail. */
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {

@@ -126,7 +126,7 @@ describe("A call that exceeds its budget", () => {
     const request = conversationOf("900 tokens", { maxTokens: 900 });
     const { body, headers } = await account.post("/ai/chat", request);
     expect(body.message).toMatch(
-      /^Your daily budget of 0\.01 USD does not suffice for this call until \S+Z: it may use more than the rest of 0\.0019\d+ USD\.$/,
+      /^Your daily budget of 0\.01 USD is not enough for this call until \S+Z: the call may use more than what is left \(0\.0019\d+ USD\)\.$/,
     );
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(5);
   });
@@ -137,7 +137,7 @@ describe("A call that exceeds its budget", () => {
     const { status, body, headers } = await account.post("/ai/chat", request);
     expect([status, body.message]).toEqual([
       429,
-      "Your monthly budget of 300 tokens is less than this call may use. Please send less, or ask for a shorter reply.",
+      "Your monthly budget of 300 tokens is smaller than what this call may use. Please send less, or ask for a shorter reply.",
     ]);
     expect(headers.get("retry-after")).toBeNull();
   });

@@ -353,7 +353,7 @@ test.runIf(process.env.TEST_FULL)(
     expect((await admin.get(path)).body).toMatchObject({
       statusCode: 400,
       violations: [
-        { field: "from", message: "must lie later: the table would have more than 50000 rows" },
+        { field: "from", message: "must be later: the table would have more than 50000 rows" },
       ],
     });
     await app.sql("delete from ai_usage where user_id = ?", [id]);

@@ -336,8 +336,8 @@ test.for(REFUSED.map(([field, fields]) => ({ field, fields, request: shortOf(fie
 test("POST /v1/embeddings: refusals contain an explanation", async ({ account }) => {
   const sentences = [
     [{ input: [1, 2] }, "input is not supported as tokens, which differ between models: send text"],
-    [{ model: "model-a-1" }, "model is not a model of embeddings: use POST /v1/chat/completions"],
-    [{ model: "assistant" }, "name a model of embeddings"],
+    [{ model: "model-a-1" }, "model is not an embedding model: use POST /v1/chat/completions"],
+    [{ model: "assistant" }, "name an embedding model"],
   ] as const;
   for (const [fields, sentence] of sentences) {
     const { body } = await sentTo(account, fields);
@@ -393,7 +393,7 @@ test("POST /v1/embeddings, CreateEmbeddings: fields without effect are listed", 
 });
 
 describe("An embedding model", () => {
-  const SENTENCE = "is a model of embeddings: use POST /v1/embeddings";
+  const SENTENCE = "is an embedding model: use POST /v1/embeddings";
   const messages = [{ role: "user", content: "Hello!" }];
 
   test("is rejected by every route for conversations, with an explanation", async ({ account }) => {

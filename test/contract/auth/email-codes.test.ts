@@ -79,7 +79,7 @@ describe("POST /auth/verify-email-code", () => {
     const { deviceToken } = await requestEmailCode({ email: user.email });
     await expect.poll(() => arrived(user.email)).toBe(2);
     const { token } = await app.mail.emailTo(user.email, /code/);
-    await expect(verifyEmailCode({ token: token as string })).rejects.toThrow("type the code");
+    await expect(verifyEmailCode({ token: token as string })).rejects.toThrow("enter the code");
     const answer = await verifyEmailCode({ token: token as string, deviceToken });
     expect(answer.user?.id).toBe(user.id);
   });

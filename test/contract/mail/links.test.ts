@@ -82,7 +82,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     await submitAs("other@example.com");
     await status(page, /must be the address to which the e-mail was sent/);
     await submitAs(user.email);
-    await status(page, /is deleted/);
+    await status(page, /has been deleted/);
     expect(await app.sql("select id from users where id = ?", [user.id])).toEqual([]);
   });
 

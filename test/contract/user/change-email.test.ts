@@ -64,7 +64,7 @@ test("POST /user/change-email: accepts three requests an hour, even concurrently
   expect((await ask(await app.signIn(account.user), fresh())).status).toBe(200);
 });
 
-test("POST /user/change-email: one of two accounts that confirm the same address gets it, and the older link is invalid", async () => {
+test("POST /user/change-email: one of two accounts that verify the same address gets it, and the older link is invalid", async () => {
   const [first, second] = [await app.signIn(), await app.signIn()];
   const newEmail = fresh();
   const tokens = [];

@@ -41,7 +41,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     expect(mailed.page.url()).toBe(`${web.app.url}/verify-email`);
     await mailed.page.reload();
     const [, token = ""] = link.split("#token=");
-    await submit(mailed.page, { Token: token }, "Verify", "invalid, expired or already used");
+    await submit(mailed.page, { Token: token }, "Verify", "invalid, has expired or was already used");
 
     await press(page, "Sign in");
     await submit(page, { "E-mail address": email, Password: "wrong" }, "Sign in");
@@ -77,7 +77,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await goTo(page, "/reset-password");
     await page.reload();
     const again = { Token: ` ${link.split("#token=")[1]}`, "New password": "Brand-new-3" };
-    await submit(page, again, set, "invalid, expired or already used");
+    await submit(page, again, set, "invalid, has expired or was already used");
     await page.getByRole("link", { name: "Request a new link" }).click();
     await seeHeading(page, "Reset your password");
   });
@@ -131,14 +131,14 @@ describeWeb("Web app: accounts", {}, (web) => {
     const sectionOf = (name: string) =>
       page.getByRole("article").filter({ has: page.getByRole("heading", { name: shown(name) }) });
     await goTo(page, "/account/security");
-    await see(page, /should be changed before/);
+    await see(page, /Please change it before/);
     const passwords = { "Current password": user.password, "New password": NEW_PASSWORD };
     await submit(sectionOf("Password"), passwords, "Change password");
-    await see(page, "Your password is changed.");
+    await see(page, "Your password has been changed.");
     const newEmail = `new-${user.email}`;
     const address = { "New e-mail address": newEmail, "Current password": NEW_PASSWORD };
     await submit(sectionOf("E-mail address"), address, "Change address");
-    await see(page, "Open the link that we sent");
+    await see(page, "Open the link that we have sent");
     const mailed = await web.open((await web.app.mail.emailTo(newEmail)).link ?? "");
     await press(mailed.page, "Verify", "Your address is verified.");
     const other = await web.signIn({ email: newEmail, password: NEW_PASSWORD });
@@ -182,6 +182,6 @@ describeWeb("Web app: accounts", {}, (web) => {
     await see(page, /Your account will be deleted on/);
     await page.getByRole("dialog").getByRole("button", { name: "Close" }).last().click();
     await enter(page, user);
-    await see(page, "the deletion of your account is cancelled");
+    await see(page, "Your account will not be deleted.");
   });
 });

@@ -320,7 +320,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await press(page, "Reset access");
     await expectAccessible(tab);
     await press(page.getByRole("dialog"), "Reset access");
-    await see(page, "The access is reset");
+    await see(page, "Access has been reset");
     expect(await web.app.profileStatus(accessToken)).toBe(401);
     expect((await web.app.login(user.email)).status).toBe(401);
     const { token } = await web.app.mail.emailTo(user.email, /Reset/);

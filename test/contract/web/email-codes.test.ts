@@ -37,7 +37,7 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     const { context, link } = await askFor(email);
     const elsewhere = await web.open(link);
     await press(elsewhere.page, "Sign in");
-    await see(elsewhere.page, "Type the code where you asked for it.");
+    await see(elsewhere.page, "You can also enter the code from the e-mail there.");
     const here = await web.open(link, context);
     await expectAccessible(here);
     await press(here.page, "Sign in");

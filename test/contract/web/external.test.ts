@@ -232,7 +232,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     provider.visitedBy(undefined);
     const tab = await web.open(`${url}/sign-in`);
     await press(tab.page, CONTINUE);
-    await see(tab.page, "The sign-in with this provider did not succeed.");
+    await see(tab.page, "Signing in with this provider failed.");
     await expectAccessible(tab);
     await press(tab.page, "Start again");
     await see(tab.page, CONTINUE);

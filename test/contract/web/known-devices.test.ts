@@ -34,7 +34,7 @@ describeWeb("Web app: known devices", {}, (web) => {
     await expectAccessible(tab);
     const address = (email: string) => ({ "E-mail address": email });
     await submit(page, address("other@example.com"), "Secure my account", "Enter the address");
-    await submit(page, address(user.email), "Secure my account", "Nobody is signed in");
+    await submit(page, address(user.email), "Secure my account", "All sessions have ended");
     const open = "select id from sessions where user_id = ? and revoked_at is null";
     expect(await web.app.sql(open, [user.id])).toEqual([]);
     expect((await web.app.login(user.email)).status).toBe(401);
@@ -46,7 +46,7 @@ describeWeb("Web app: known devices", {}, (web) => {
     const [link = ""] = /http\S+not-me\S+/.exec(text) ?? [];
     const { page } = await web.open(link);
     await seeHeading(page, "I did not create this account");
-    await submit(page, { "E-mail address": user.email }, "Delete the account", "is deleted");
+    await submit(page, { "E-mail address": user.email }, "Delete the account", "has been deleted");
     await press(page, "Sign in");
     expect(await web.app.sql("select id from users where id = ?", [user.id])).toEqual([]);
   });

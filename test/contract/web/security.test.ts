@@ -94,7 +94,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" });
     const code = await authenticator.code();
     await submit(dialog, { Code: `${code.slice(0, 3)} ${code.slice(3)}` }, "Verify");
-    await see(dialog, "two-factor authentication is on");
+    await see(dialog, "Two-factor authentication is on");
     const backupCodes = await dialog.getByRole("listitem").allInnerTexts();
     expect(backupCodes).toHaveLength(10);
     await press(dialog, "I have saved them");
@@ -117,7 +117,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await press(dialog, "Close");
     await press(page, "Enter a code");
     const proof = { Code: await authenticator.code(), "Current password": user.password };
-    await submit(dialog, proof, "Verify", "two-factor authentication is on");
+    await submit(dialog, proof, "Verify", "Two-factor authentication is on");
   });
 
   test("two tabs refresh concurrently and stay signed in, and a sign-out applies to both", async () => {

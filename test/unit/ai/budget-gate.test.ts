@@ -201,7 +201,7 @@ test("Budget gate: books calls that have ended before it refuses one because of 
   }
   settled.mockImplementation(async () => {});
   const before = count("reserve_budgets");
-  for (let i = 0; i < 3; i++) await expect(reserve("hello", 500)).rejects.toThrow("is held by");
+  for (let i = 0; i < 3; i++) await expect(reserve("hello", 500)).rejects.toThrow("reserved for calls in progress");
   expect(count("reserve_budgets")).toBe(before + 2);
 });
 
@@ -215,12 +215,12 @@ test("Budget gate: a call that is too large does not use up a budget of which mo
     store.fork().execute("update budget_counters set used = ?, reserved = 0", [used]);
   await use(490);
   await expect(reserve("hello", 500)).rejects.toThrow(
-    "it may use more than the rest of 510 tokens",
+    "the call may use more than what is left (510 tokens)",
   );
   expect(exceeded).toEqual([]);
   await use(500);
   await expect(reserve("hello", 490)).rejects.toThrow(
-    "it may use more than the rest of 500 tokens",
+    "the call may use more than what is left (500 tokens)",
   );
   expect(exceeded).toEqual([userId]);
 });

@@ -164,7 +164,7 @@ describe("AI catalogue", () => {
     expect(provider?.models[1]).toMatchObject({ ...small, outputTokens: 0 });
     refuses(
       withModel({ ...small, outputTokens: 100 }),
-      "models.1.outputTokens: is not for models of embeddings",
+      "models.1.outputTokens: is not allowed for embedding models",
     );
     refuses(withModel({ ...small, kind: "chat" }), "models.1.outputTokens: is required");
     refuses(withModel({ ...small, kind: "image" }), "models.1.kind");
@@ -176,7 +176,7 @@ describe("AI catalogue", () => {
     const aliases = [{ name: "a", targets: [{ provider: "elsewhere", model: "small" }] }];
     refuses(
       { ...withModel(small), aliases },
-      'aliases.0.targets.0: "elsewhere/small" is a model of embeddings',
+      'aliases.0.targets.0: "elsewhere/small" is an embedding model',
     );
   });
 

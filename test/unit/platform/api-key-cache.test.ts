@@ -80,7 +80,7 @@ test("Key cache: is 503 while the services are unreachable, and asks again", asy
     if (isAway) throw new Error("connection refused to 10.0.0.7:5432");
     return KEY;
   });
-  await expect(find("valid")).rejects.toThrow("The service is not available right now");
+  await expect(find("valid")).rejects.toThrow("The service is temporarily unavailable");
   isAway = false;
   expect(await find("valid")).toEqual(KEY);
 });

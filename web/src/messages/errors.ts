@@ -240,7 +240,7 @@ export const errors = {
     "must be a page that this service is configured for",
     "muss eine Seite sein, für die dieser Dienst eingerichtet ist",
   ],
-  "violations.must be given with email, or token alone": [
+  "violations.is required with email, unless token is given alone": [
     "fill in this field",
     "füllen Sie dieses Feld aus",
   ],
@@ -322,7 +322,7 @@ export const errors = {
     "enter an address other than the current one",
     "geben Sie eine andere als die aktuelle Adresse ein",
   ],
-  "violations.is required, or backupCode": ["fill in this field", "füllen Sie dieses Feld aus"],
+  "violations.is required unless backupCode is given": ["fill in this field", "füllen Sie dieses Feld aus"],
   "violations.is required if you signed in more than {0} minutes ago": [
     "please fill this in: you signed in more than {0} minutes ago",
     "bitte füllen Sie dieses Feld aus: Ihre Anmeldung liegt mehr als {0} Minuten zurück",

@@ -210,7 +210,7 @@ describe("POST /v1/chat/completions: a violation is reported for", () => {
       { stream: true, stream_options: { include_usage: 1 } },
     ],
     ["temperature", /must be a number/, { temperature: "0" }],
-    ["n", /is not supported except as 1/, { n: 2 }],
+    ["n", /is supported only as 1/, { n: 2 }],
     ["logit_bias", /is not supported/, { logit_bias: { 1: 2 } }],
   ])("%s %s", (field, message, fields) => {
     const refused = refusedIn(fields);
