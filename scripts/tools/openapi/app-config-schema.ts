@@ -13,10 +13,10 @@ const named = (name: string, description: string) => property(name, text, descri
 
 const accent = {
   ...object({
-    light: named("light", "Shade for a light ground, such as `#4f55d2`."),
-    dark: named("dark", "Shade for a dark ground."),
+    light: named("light", "Shade for light backgrounds, such as `#4f55d2`."),
+    dark: named("dark", "Shade for dark backgrounds."),
   }),
-  description: "The colour of the installation, in shades that can be read.",
+  description: "The accent colour of the installation, in readable shades.",
 };
 const links = {
   ...object(
@@ -45,7 +45,7 @@ const schema = object(
     registration: property("registration", { type: "boolean" }, "Whether anybody may register."),
     languages: listOf(["en", "de"], "Languages of the web app."),
   },
-  { logo: named("logo", "Address of the logo, relative to the base address. Absent without one.") },
+  { logo: named("logo", "URL of the logo, relative to the base URL. Absent if there is none.") },
 );
 
 /**

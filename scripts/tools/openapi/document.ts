@@ -20,15 +20,15 @@ import { anyOther, errorSchema, failures, headers, headersOf } from "./responses
 
 const ABOUT = `Accounts, sessions, administration and AI chat.
 
-**Sign in** by \`POST /auth/login\` and send the access token as \`Authorization: Bearer …\`. When a response is 401
-\`UNAUTHENTICATED\`, get a new one by \`POST /auth/refresh\` and repeat the request once.
+**Sign in** with \`POST /auth/login\` and send the access token as \`Authorization: Bearer …\`. When a response is 401
+\`UNAUTHENTICATED\`, get a new token with \`POST /auth/refresh\` and repeat the request once.
 
-Programs call the AI routes with an **API key** instead: \`Authorization: Bearer sk-gate-…\`. Users create theirs by
-\`POST /user/api-keys\`, administrators those of service accounts.
+Programs call the AI routes with an **API key** instead: \`Authorization: Bearer sk-gate-…\`. Users create theirs with
+\`POST /user/api-keys\`; administrators create those of service accounts.
 
 **Errors** have a \`code\` for programs and a \`message\` for people. \`violations\` names every invalid field at once.
 
-**Limits** are in the \`RateLimit-*\` headers. 429 and 503 say in \`Retry-After\` when to try again.
+**Limits** are in the \`RateLimit-*\` headers. For 429 and 503, \`Retry-After\` says when to try again.
 
 Responses omit fields without a value. In requests \`null\` means that the field is absent.`;
 const EVENTS =

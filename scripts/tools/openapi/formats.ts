@@ -44,7 +44,7 @@ export const openAiErrorSchema: Schema = {
             "insufficient_quota",
             "server_error",
           ],
-          description: "Kind of error, by its status. That of a budget is a kind of its own.",
+          description: "Kind of error, by its status. `insufficient_quota` is that of a budget.",
           examples: ["invalid_request_error"],
         },
         param: {
@@ -158,12 +158,12 @@ type Documented = {
 const METHODS: Readonly<Record<string, Documented>> = {
   Complete: {
     description:
-      "Continues a conversation, with any model or alias that `GET /v1/models` lists; `model` in the reply is the model that replies. The request is that of OpenAI's chat completions. Refused with 400: `n` above 1, `logprobs`, `top_logprobs`, `logit_bias`, " +
-      "`audio`, other `modalities` than text, `moderation`, `web_search_options`, `prediction`, `functions`, `function_call`, " +
+      "Continues a conversation, with any model or alias that `GET /v1/models` lists; `model` in the reply is the model that replies. The request is that of OpenAI's chat completions. Rejected with 400: `n` above 1, `logprobs`, `top_logprobs`, `logit_bias`, " +
+      "`audio`, `modalities` other than text, `moderation`, `web_search_options`, `prediction`, `functions`, `function_call`, " +
       "`store: true`, parts other than text and images, tools other than functions, and what the model does not support. Ignored, " +
-      "and named in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
-      "fields, and what only tunes a reply and the model does not take. `usage` has `cost` if the model has a price: a decimal as " +
-      "text, in the currency of the deployment. A stream that fails has an event with `error` before `[DONE]`, and no " +
+      "and listed in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
+      "fields, and fields that only tune the reply and that the model does not support. `usage` has `cost` if the model has a price: a decimal as a " +
+      "string, in the currency of the deployment. A stream that fails has an event with `error` before `[DONE]`, and no " +
       "`finish_reason`.",
     request: json(
       "A request of OpenAI's chat completions.",
@@ -181,10 +181,10 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   CreateEmbeddings: {
     description:
-      "Embeds texts, with a model of embeddings of OpenAI's dialects. The request is that of OpenAI's embeddings: `input` is a text, or up " +
-      "to 2,048, with at most 4,000,000 characters together. Refused with 400: `input` as tokens, models for conversations, and aliases. " +
-      "Ignored, and named in `X-AI-Ignored`: `user` and unknown fields. Numbers and base64 are passed on as the provider has sent them, in the " +
-      "order of the texts. A reply that lacks a vector, or has one of another length than the others or than `dimensions`, is a " +
+      "Embeds texts with an embedding model of OpenAI's dialects. The request is that of OpenAI's embeddings: `input` is one text, or up " +
+      "to 2,048 with at most 4,000,000 characters in total. Rejected with 400: `input` as tokens, models for conversations, and aliases. " +
+      "Ignored, and listed in `X-AI-Ignored`: `user` and unknown fields. Numbers and base64 are passed on as the provider sends them, in the " +
+      "order of the texts. A reply without all vectors, or with vectors of different lengths or not of the length `dimensions`, is a " +
       "`provider_error`. `usage` has `cost` if the model has a price.",
     request: json("A request of OpenAI's embeddings.", open("See the reference of OpenAI's API."), {
       model: EMBEDDING_MODEL,
@@ -195,12 +195,12 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   RelayMessages: {
     description:
-      "Passes a request of Anthropic's Messages API on to a model of that dialect, and its reply back. The body is passed on as it is, " +
-      "but for the name of the model and a `max_tokens` above that of the model; every event is unchanged. Refused with 400: tools other " +
-      "than `custom`, `mcp_servers`, `container`, `fallbacks`, `fallback_credit_token`, `billing_policy`, files of the provider, other " +
-      "blocks than those that carry their content, and values of `service_tier`, `speed` and `inference_geo` with a price of their own. " +
-      "`anthropic-beta` is passed on as far as the catalogue allows it; other values are named in `X-AI-Ignored`. The key may be in " +
-      "`x-api-key`, where there is no `Authorization`. A stream that fails ends with an event `error`.",
+      "Passes a request of Anthropic's Messages API on to a model of that dialect, and its reply back. The body is passed on unchanged, " +
+      "except for the name of the model and a `max_tokens` that exceeds the model's; every event is unchanged. Rejected with 400: tools other " +
+      "than `custom`, `mcp_servers`, `container`, `fallbacks`, `fallback_credit_token`, `billing_policy`, files of the provider, " +
+      "blocks that do not contain their content, and values of `service_tier`, `speed` and `inference_geo` with a different price. " +
+      "Values of `anthropic-beta` that the catalogue allows are passed on; others are listed in `X-AI-Ignored`. Without " +
+      "`Authorization`, the key may be in `x-api-key`. A stream that fails ends with an event `error`.",
     request: json(
       "A request of Anthropic's Messages API.",
       open("See the reference of Anthropic's API."),
@@ -217,8 +217,8 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   CountMessageTokens: {
     description:
-      "Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It costs nothing, and counts as a " +
-      "request. Refused is what `POST /v1/messages` refuses. Values of `anthropic-beta` that the catalogue does not allow are named in " +
+      "Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It is free, and counts towards the " +
+      "rate limit. It rejects what `POST /v1/messages` rejects. Values of `anthropic-beta` that the catalogue does not allow are listed in " +
       "`X-AI-Ignored`.",
     request: json("A request of Anthropic's API.", open("See the reference of Anthropic's API."), {
       model: MESSAGE_REQUEST.model,
@@ -229,11 +229,11 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   RelayResponses: {
     description:
-      "Passes a request of OpenAI's Responses API on to a model of that dialect, and its reply back. The body is passed on as it is, but " +
-      "for the name of the model, a `max_output_tokens` above that of the model, and `store`, which is false; every event is unchanged. " +
-      "Refused with 400: `store: true`, `previous_response_id`, `conversation`, `background`, `background_options`, `prompt`, " +
+      "Passes a request of OpenAI's Responses API on to a model of that dialect, and its reply back. The body is passed on unchanged, except " +
+      "for the name of the model, a `max_output_tokens` that exceeds the model's, and `store`, which is set to false; every event is unchanged. " +
+      "Rejected with 400: `store: true`, `previous_response_id`, `conversation`, `background`, `background_options`, `prompt`, " +
       "`access_programs`, tools other than `function` and `custom`, references to items and files of the provider, and a `service_tier` " +
-      "with a price of its own. A stream that fails ends with an event `error`.",
+      "with a different price. A stream that fails ends with an event `error`.",
     request: json(
       "A request of OpenAI's Responses API.",
       open("See the reference of OpenAI's API."),
@@ -253,14 +253,14 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   ListModels: {
     description:
-      "Lists the models of configured providers that the caller may use, those of embeddings included, and aliases. The response is that of OpenAI's API. " +
+      "Lists the models of configured providers that the caller may use, including embedding models, and aliases. The response is that of OpenAI's API. " +
       "`owned_by` is the id of the provider, or `gatehouse` for an alias.",
     success: json("The models.", open("A list of `model`."), { object: "list", data: [MODEL] }),
     headers: [],
   },
   GetModel: {
     description:
-      "Returns one of the models that `GET /v1/models` lists. A name such as `provider/model` has its slash encoded, as `%2F`.",
+      "Returns one of the models that `GET /v1/models` lists. In a name such as `provider/model`, encode the slash as `%2F`.",
     success: json("The model.", open("A `model`."), MODEL),
     headers: [],
   },

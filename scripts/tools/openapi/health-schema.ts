@@ -25,7 +25,7 @@ const check = (description: string) => ({
 });
 const [database, cache] = [check("The database."), check("The cache.")];
 const clock = check(
-  "Present while the clocks of process and database differ: nothing is deleted then.",
+  "Present while the clocks of the process and the database differ. Nothing is deleted during that time.",
 );
 const checks = {
   ...object({ database, cache, mail: check("The mail server.") }, { clock }),

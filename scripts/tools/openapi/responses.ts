@@ -119,16 +119,16 @@ export const headers = {
   "Retry-After": header(60, "Seconds to wait before a retry."),
   "X-AI-Ignored": header(
     "temperature",
-    "Given fields that the AI model takes no notice of, such as `temperature`.",
+    "Fields of the request that the AI model ignores, such as `temperature`.",
   ),
   "X-Budget-Limit": header(
     "20",
-    "Limit of the tightest budget of the caller's own: money in the currency of the catalogue, or tokens.",
+    "Limit of the caller's budget with the least left: money in the currency of the catalogue, or tokens.",
   ),
   "X-Budget-Remaining": header("7.5", "What is left of that budget."),
-  "X-Budget-Reset": header(86_400, "Seconds until that budget starts anew."),
-  "X-AI-Provider": header("provider-a", "Id of the provider that replies."),
-  "X-AI-Model": header("model-a-1", "Name of the model that replies."),
+  "X-Budget-Reset": header(86_400, "Seconds until that budget resets."),
+  "X-AI-Provider": header("provider-a", "Id of the provider of the reply."),
+  "X-AI-Model": header("model-a-1", "Name of the model of the reply."),
   "X-Should-Retry": header("false", "Always `false`: the same request would fail again."),
   "WWW-Authenticate": header("Bearer", "Always `Bearer`."),
   "Set-Cookie": header(
