@@ -3,7 +3,7 @@ import { z } from "zod";
 import { type ErrorAnswer, type Received, tokensIn } from "./dialect-encoder.ts";
 
 /**
- * A model of embeddings: the usual length of its vectors, and whether requests may shorten them.
+ * An embedding model: the usual length of its vectors, and whether requests may shorten them.
  */
 type EmbeddingModel = { length: number; isShortened: boolean };
 

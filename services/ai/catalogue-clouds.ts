@@ -146,7 +146,7 @@ export function cloudFaults(entry: CloudEntry): Fault[] {
   return faults;
 }
 
-/** Whether models of embeddings can be called there. */
+/** Whether embedding models can be called there. */
 export const hasEmbeddings = ({ endpoint, dialect }: Pick<CloudEntry, "endpoint" | "dialect">) =>
   endpoint
     ? factsOf(endpoint).hasEmbeddings

@@ -123,7 +123,7 @@ export const headers = {
   ),
   "X-Budget-Limit": header(
     "20",
-    "Limit of the caller's budget with the least left: money in the currency of the catalogue, or tokens.",
+    "Limit of the caller's budget with the smallest share left: money in the currency of the catalogue, or tokens.",
   ),
   "X-Budget-Remaining": header("7.5", "What is left of that budget."),
   "X-Budget-Reset": header(86_400, "Seconds until that budget resets."),
