@@ -19,17 +19,17 @@ const DAY_MS = 86_400_000;
 const PAUSE_MS = 20;
 /** Maximum number of days in a report of usage. */
 const MAX_DAYS = 367;
-/** The periods of the console, in days with today. Others are added up. */
+/** Periods that the console offers, in days including today. Other periods have no ranking. */
 const PERIODS = [7, 30, 90];
-/** Days of users that one statement adds up. */
+/** Number of rows, one per user and day, that one statement sums up. */
 const ROWS_PER_STATEMENT = 50_000;
 
 const dayOf = (time: Date | number) => new Date(time).toISOString().slice(0, 10);
 
 /**
  * Sums up the calls of the days that are over, by API key and alias, and ranks the users of the
- * periods that end today or tomorrow. Until it is done, reports take longer; their answers are the
- * same. Several processes may do it concurrently.
+ * periods that end today or tomorrow. Until then reports return the same, but take longer. Several
+ * processes may run this concurrently.
  * @param signal stops the run between two statements
  */
 export async function closeDays(
@@ -96,7 +96,7 @@ async function rankUsers(
   await replaceRankings(db(), rankings, { lastDay, versions }).catch(ignoreLockTimeout);
 }
 
-/** A ranking with further users. Of users who have the same, the earlier ones are kept. */
+/** Adds users to a ranking. Of users with equal tokens, those added first are kept. */
 function withUsers({ firstDay, users }: Ranking, further: Ranking["users"]): Ranking {
   const all = [...users, ...further].sort((a, b) => b.tokens - a.tokens).slice(0, RANKED_USERS);
   const others = all.length < RANKED_USERS ? 0 : (all.at(-1)?.tokens ?? 0);

@@ -13,8 +13,8 @@ const PAUSE_MS = 50;
 const COUNTED_MS = 61 * 86_400_000;
 
 /**
- * Sums up AI calls and audit events that are older than their sums by day. After an upgrade it
- * takes a while, during which reports add them up themselves; then there is nothing to do.
+ * Adds AI calls and audit events to the daily sums if they are older than the sums. After an upgrade
+ * this takes a while, during which reports sum them up when they are read.
  */
 export async function sumUpEarlier(
   store: Pick<Store, "fork">,

@@ -73,8 +73,8 @@ export const countEventsWithin = (
 const SEALS_PER_STATEMENT = 200;
 
 /**
- * Counts events that were sealed before daily counts existed, latest first, as far back as an
- * overview goes. Nothing is sealed in the meantime.
+ * Counts events that were sealed before daily counts existed, latest first, as far back as the
+ * overview goes. Sealing waits until then.
  * @param since earlier events are not counted
  * @returns whether there may be more
  */
@@ -127,8 +127,8 @@ export const countActiveUsersByDay = ({ em }: Db, days: Days): Promise<DayCount[
   );
 
 /**
- * Replaces the active users of earlier days with their number, so that the days of a user are not
- * kept.
+ * Replaces the active users of earlier days with their number, so that it is not stored on which
+ * days a user was active.
  */
 export async function closeActiveDays(db: Db, before: Date): Promise<void> {
   if (!(await isCounted(db))) return; // earlier sign-ins may follow

@@ -9,7 +9,7 @@ import {
   SUMS,
 } from "./usage-sums.ts";
 
-/** What calls had in common, and their sums by day. */
+/** The calls of an API key or alias on a day (UTC). */
 export type PartDay = CallSums & {
   day: string;
   /** Id of the API key, or name of the alias. */
@@ -81,9 +81,9 @@ export const sumModelHours = ({ em }: Db, days: Days): Promise<ModelTotals[]> =>
   );
 
 /**
- * Sums up the calls of the API keys, or aliases, with the most tokens, by day. Days that are over
- * are read from their sums, unless a call has changed since. Those of the other days, and of a
- * single user, are added up. Daily totals have neither.
+ * Sums up the calls of the API keys or aliases with the most tokens, by day. Closed days are read
+ * from their sums, unless a call has changed since. The calls of other days, and those of a single
+ * user, are summed up. Daily totals have neither a key nor an alias.
  */
 export const sumPartDays = (
   { em }: Db,
@@ -147,8 +147,8 @@ const findOpenDay = (db: Db, days: Days) =>
 /**
  * Sums up the calls of one of several days by API key, alias and hour, the latest first.
  * @returns whether there may be more
- * @throws Error if another process does the same, or if it times out: see `isLockTimeout`. An
- * erasure of a user may wait for this statement, and this statement for the user.
+ * @throws Error if another process is closing days, or if it times out waiting for a lock: see
+ * `isLockTimeout`. This transaction and the erasure of a user may wait for each other.
  */
 export async function closeDay(db: Db, days: Days): Promise<boolean> {
   if (!(await findOpenDay(db, days))) return false;

@@ -7,8 +7,8 @@ import { type Days, hasUnsummed, IN_PERIOD, USER_DAYS } from "./usage-sums.ts";
 export type UserTokens = { userId: string; tokens: number };
 
 /**
- * Users in a ranking. Among a million users who all use about the same, each of the ten with the
- * most tokens of 30 days has several thousand tokens more than the last one in the ranking.
+ * Number of users in a ranking. Even among a million users with similar usage, each of the ten
+ * users with the most tokens of 30 days has several thousand more than the last one in the ranking.
  */
 export const RANKED_USERS = 10_000;
 
@@ -181,9 +181,10 @@ async function rankPeriod({ em }: Db, period: Days): Promise<boolean> {
 const RANKING_INTERVAL_MS = 600_000;
 
 /**
- * Claims to make the rankings of the periods that end with a day, if there are none, or if a day
- * has changed since. The claim ends after ten minutes, so that others continue after a crash.
- * @returns whether to make them
+ * Claims the run that ranks the periods ending on a day, if they have no ranking or if a ranked day
+ * has changed since. The claim expires after ten minutes, so that another process continues after a
+ * crash.
+ * @returns whether the caller has the claim
  */
 export const claimRankings = (
   db: Db,
@@ -203,7 +204,7 @@ export const claimRankings = (
     { now, lastDay, since: new Date(now.getTime() - RANKING_INTERVAL_MS) },
   );
 
-/** Reads the versions of days, to find out later whether they have changed. */
+/** Reads the versions of days, to detect later whether the days have changed. */
 export const readDayVersions = ({ em }: Db, days: Days): Promise<DayVersion[]> =>
   em.execute(
     `select to_char(day, 'YYYY-MM-DD') as day, version from ai_usage_day_versions where ${IN_PERIOD}`,
@@ -211,10 +212,10 @@ export const readDayVersions = ({ em }: Db, days: Days): Promise<DayVersion[]> =
   );
 
 /**
- * Finds the end of a part of the users, by id.
- * @param after the end of the part before; null at the beginning
- * @param rows days of users in the part
- * @returns the id of its last user; null if the rest is smaller
+ * Finds the last user of a part. Parts are in the order of user ids.
+ * @param after the last user of the previous part; null for the first part
+ * @param rows number of rows in the part, one per user and day
+ * @returns the id of the last user; null if fewer rows are left
  */
 export const findPartEnd = async (
   db: Db,
@@ -231,13 +232,13 @@ export const findPartEnd = async (
 
 const AFTER = "user_id is not null and (:after::uuid is null or user_id > :after::uuid)";
 
-/** A user, and the tokens of several periods; null without calls. */
+/** The tokens of a user in several periods; null for a period without calls. */
 export type RankedUser = { userId: string; tokens: (number | null)[] };
 
 /**
- * Adds up a part of the users for several periods that end on the same day.
- * @param firstDays of the periods
- * @param floors for each period, the tokens that a user must exceed; one of them is enough
+ * Sums up a part of the users in several periods that end on the same day.
+ * @param firstDays the first day of each period
+ * @param floors tokens by period: users who exceed none of them are omitted
  */
 export async function sumPart(
   { em }: Db,
@@ -267,14 +268,14 @@ export async function sumPart(
   }));
 }
 
-/** The users with the most tokens from a day on. `others`: what everybody else has at most. */
+/** The users with the most tokens since a day. `others`: maximum tokens of all other users. */
 export type Ranking = { firstDay: string; others: number; users: UserTokens[] };
 
 /**
  * Replaces the rankings.
- * @param versions of their days, read before the users were added up
- * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this
- * statement, and this statement for the user.
+ * @param versions of the ranked days, read before the users were summed up
+ * @throws Error if it times out waiting for a lock: see `isLockTimeout`. This transaction and the
+ * erasure of a user may wait for each other.
  */
 export const replaceRankings = (
   { em }: Db,
@@ -311,8 +312,9 @@ const OF_DAYS = [
 ];
 
 /**
- * Forgets what is known of the days that are over, so that the job closes them again. The versions
- * of days in a restored backup are transactions of another server. Joins the caller's transaction.
+ * Deletes what has been computed about the days that are over, so that the job computes it again.
+ * In a restored backup, the versions of days are transaction ids of another server. Joins the
+ * caller's transaction.
  */
 export async function reopenDays({ em }: Db): Promise<void> {
   for (const table of OF_DAYS) await em.execute(`delete from ${table}`);

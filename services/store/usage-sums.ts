@@ -72,7 +72,7 @@ export const sumModelDaysOf = (
     { userId, ...days },
   );
 
-/** The calls of users by day, also of calls that are not in the sums yet. */
+/** Sums of users by day, including calls that are not in the sums yet. */
 export const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
   union all
   select user_id, day, ${COUNTS} from ai_usage_unsummed)`;
@@ -109,11 +109,11 @@ const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + e
   cost_nanos = s.cost_nanos + excluded.cost_nanos, priced_calls = s.priced_calls + excluded.priced_calls`;
 
 /**
- * Adds a day of calls from before the sums existed, latest day first. Writers of usage wait in the
- * meantime, so that no change of a call is missed.
+ * Adds a day of calls from before the sums existed, the latest day first. Writers of usage wait
+ * until it is added, so that no change of a call is missed.
  * @returns whether there may be more
- * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this
- * statement, and this statement for the user.
+ * @throws Error if it times out waiting for a lock: see `isLockTimeout`. This transaction and the
+ * erasure of a user may wait for each other.
  */
 export async function sumUpEarlierDay(db: Db): Promise<boolean> {
   if (!(await hasUnsummed(db))) return false;
