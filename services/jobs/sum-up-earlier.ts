@@ -13,8 +13,8 @@ const PAUSE_MS = 50;
 const COUNTED_MS = 61 * 86_400_000;
 
 /**
- * Adds AI calls and audit events to the daily sums if they are older than the sums. After an upgrade
- * this takes a while, during which reports sum them up when they are read.
+ * Adds AI calls and audit events that are older than the daily sums to them. After an upgrade this
+ * takes a while. Until then, reports sum them up when they are read.
  */
 export async function sumUpEarlier(
   store: Pick<Store, "fork">,
