@@ -105,7 +105,7 @@ export const configurationPage = (): string =>
     "",
     "Settings are environment variables. They are also read from `.env` if it exists; the environment takes precedence.",
     "Durations are written as `500ms`, `30s`, `15m`, `12h` or `7d`. A blank variable counts as not set.",
-    "If a variable is invalid, the start fails with a message that lists all invalid variables and what is allowed. It never contains a secret.",
+    "If a variable is invalid, startup fails with a message that lists all invalid variables and what is allowed. It never contains a secret.",
     "A standalone gateway (`SERVICES_URL`) reads the first two tables, standalone services the first and the last four.",
     ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
     "",

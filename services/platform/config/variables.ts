@@ -106,7 +106,7 @@ export const gatewayVariables = {
   ),
   docs: setting(kind.toggle, "on").describe("`off` removes `GET /docs` and `GET /openapi.json`."),
   wellKnown: optional(text).describe(
-    "Directory with files to serve below `/.well-known/`, for apps and related origins of passkeys: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at the start.",
+    "Directory with files to serve below `/.well-known/`, for apps and related origins of passkeys: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at startup.",
   ),
   web: setting(kind.toggle, "on").describe("`off` serves the API without the web app."),
 };
