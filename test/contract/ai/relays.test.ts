@@ -188,7 +188,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     for (const name of ["model", "stream", field]) expect(body.error.message).toContain(name);
   });
 
-  test("usage is that of the provider, streamed or not, and an estimate for an interrupted reply", async ({
+  test("usage is as reported by the provider, streamed or not, and estimated for an interrupted reply", async ({
     account: { user, post },
   }) => {
     const rows = () =>

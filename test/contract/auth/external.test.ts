@@ -249,7 +249,7 @@ describe("An app with a scheme of its own and its own cookie jar", () => {
     expect((await finish(phone, answerIn(opened))).status).toBe(200);
   });
 
-  test("signs in by the client without cookies, although the system has ended the app in the meantime", async () => {
+  test("signs in with the client without cookies, even if the system has ended the app in the meantime", async () => {
     let kept: string | undefined;
     const deviceToken = {
       get: () => kept,

@@ -99,7 +99,7 @@ describe("E-mails that anybody can request", () => {
     expect((await app.login(user.email, NEW_PASSWORD)).status).toBe(200);
   });
 
-  test("leave the owner of an address a link that works, whatever is done in an account that a stranger has made with it", async () => {
+  test("leave the owner of an address a working link, whatever is done in an account that a stranger has registered with it", async () => {
     const { user, post, put, delete: remove } = await app.signIn();
     const { email } = user;
     await passkeys.register({ post, put });

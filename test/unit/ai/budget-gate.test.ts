@@ -205,7 +205,7 @@ test("Budget gate: books calls that have ended before it refuses one because of 
   expect(count("reserve_budgets")).toBe(before + 2);
 });
 
-test("Budget gate: a call that is too large does not use up a budget of which most is left", async () => {
+test("Budget gate: a call that is too large does not mark a budget as used up while most of it is left", async () => {
   const store = await openMigrated();
   const { gate, reserve, exceeded, userId } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 1_000 });

@@ -68,7 +68,7 @@ describe("AI catalogue", () => {
     expect(upstream(native)).toEqual(upstream(neutral));
   });
 
-  test("metrics call a provider by its vendor if the conventions have a name for it", () => {
+  test("metrics name the vendor of a provider if the semantic conventions have a name for it", () => {
     const vendors = (path?: string) => readCatalogue(path).providers.map(({ vendor }) => vendor);
     expect(vendors()).toEqual(["openai", "anthropic", "gcp.gemini", "mistral_ai"]);
     expect(vendors("native")).toEqual(vendors());

@@ -109,7 +109,7 @@ describe.each(CLOUDS)(
       }
     });
 
-    test.each(CASES)("outcomes are those of the dialect: %s", async (name) => {
+    test.each(CASES)("outcomes match the dialect: %s", async (name) => {
       const { ask } = await openCloud(clouds, id, {}, { afterOutcomeMs: 100 });
       const { stream, chat } = expectedOf(name);
       expect(await ask(name, true)).toMatchObject(stream);
