@@ -52,7 +52,7 @@ export const findOwnerOfDevice = async (
   )?.userId;
 
 /**
- * Forgets a device of a user and its guesses.
+ * Removes a device of a user and its guesses.
  * @returns false if that user has no such device
  */
 export const deleteDevice = (db: Db, userId: string, id: string): Promise<boolean> =>
@@ -63,7 +63,7 @@ export const deleteDevice = (db: Db, userId: string, id: string): Promise<boolea
     { userId, id },
   );
 
-/** Forgets all devices of a user and their guesses. */
+/** Removes all devices of a user and their guesses. */
 export async function deleteDevices({ em }: Db, userId: string): Promise<void> {
   await em.execute(
     `with gone as (delete from devices where user_id = :userId returning user_id || ':' || id as subject)

@@ -7,7 +7,7 @@ import { deleteDevice } from "../store/devices.ts";
 import { canonicalId } from "../store/ids.ts";
 
 /**
- * Forgets a device of the caller. It counts as new until it signs in again.
+ * Removes a device of the caller. It counts as new until it signs in again.
  * @throws ServiceError NOT_FOUND, UNAUTHENTICATED
  */
 export async function forgetDevice(call: SessionCall, deviceId: string): Promise<void> {

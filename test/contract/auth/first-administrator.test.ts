@@ -22,7 +22,7 @@ async function startWith(env: Record<string, string>) {
   return { ...started, post, token: LINK.exec(started.output())?.[2] };
 }
 
-test("POST /auth/register with the token that the start prints: creates one administrator, then no more", async () => {
+test("POST /auth/register with the token printed at startup: creates one administrator, then no more", async () => {
   const storage = await freshStorage();
   const first = await startWith(storage);
   expect(first.token).toMatch(/^[\w-]{32}$/);
@@ -58,7 +58,7 @@ test("npm start in production: prints no link for a first administrator", async 
   await started.end("SIGTERM");
 });
 
-test("POST /auth/register with the token that the start prints: works although only invited people may register", async () => {
+test("POST /auth/register with the token printed at startup: works although only invited people may register", async () => {
   const env = { REGISTRATION: "invited", SIGN_UP_DOMAINS: "example.org" };
   const { post, token, end } = await startWith({ ...(await freshStorage()), ...env });
   const others = await post("/auth/register", newAccount());

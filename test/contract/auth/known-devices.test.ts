@@ -155,7 +155,7 @@ describe("Devices", () => {
     expect(event).toMatchObject({ actor_id: user.id, details: { deviceId: id } });
   });
 
-  test("are limited to fifty: the ones unused for longest are forgotten", async () => {
+  test("are limited to fifty: those unused for longest are removed", async () => {
     const user = await app.addVerifiedUser();
     const first = app.httpClient();
     await signInOn(first, user);
