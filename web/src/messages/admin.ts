@@ -158,7 +158,7 @@ export const admin = {
   ],
   "budgets.reason": ["Reason, for the audit log", "Grund, für das Audit-Protokoll"],
   "budgets.usedField": ["Used", "Verbraucht"],
-  "budgets.limitField": ["Limit", "Grenze"],
+  "budgets.limitField": ["Limit", "Limit"],
   "budgets.limitHint": [
     "An amount such as 20 or 0.50, or a number of tokens.",
     "Ein Betrag wie 20 oder 0.50, oder eine Anzahl Tokens.",
