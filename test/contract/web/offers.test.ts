@@ -12,7 +12,7 @@ import {
   submit,
 } from "../../support/browser.ts";
 
-const IMPERSONATING = "You can't do this while you act as another user.";
+const IMPERSONATING = "You can't do this while you are acting as another user.";
 
 /** Own pages, and how often each gives the reason instead of what the API refuses. */
 const OWN_PAGES = [

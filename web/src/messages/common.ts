@@ -78,7 +78,7 @@ export const common = {
   ],
   "register.done": [
     "Your account is ready. Please verify your e-mail address with the link that we have sent to:",
-    "Ihr Konto ist bereit. Bitte bestätigen Sie Ihre E-Mail-Adresse mit dem Link, den wir gesendet haben an:",
+    "Ihr Konto ist bereit. Bitte bestätigen Sie Ihre E-Mail-Adresse. Der Link dafür ging an:",
   ],
   "register.haveOne": ["Already registered?", "Schon registriert?"],
   "verify.title": ["Verify your e-mail address", "E-Mail-Adresse bestätigen"],
@@ -134,7 +134,7 @@ export const common = {
   "forgot.button": ["Send the link", "Link senden"],
   "forgot.done": [
     "If there is an account for this address, we have sent an e-mail with a link to:",
-    "Falls es ein Konto für diese Adresse gibt, haben wir eine E-Mail mit einem Link gesendet an:",
+    "Falls es ein Konto für diese Adresse gibt, ging eine E-Mail mit einem Link an:",
   ],
   "forgot.again": ["Use another address", "Andere Adresse verwenden"],
   "reset.title": ["Set a new password", "Neues Passwort festlegen"],

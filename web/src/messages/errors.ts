@@ -52,8 +52,8 @@ export const errors = {
     "Ihr Passwort ist abgelaufen. Wir haben Ihnen eine E-Mail mit einem Link für ein neues gesendet.",
   ],
   "errors.IMPERSONATING": [
-    "You can't do this while you act as another user.",
-    "Das geht nicht, solange Sie als ein anderer Benutzer handeln.",
+    "You can't do this while you are acting as another user.",
+    "Das geht nicht, solange Sie als anderer Benutzer angemeldet sind.",
   ],
   "errors.NOT_FOUND": ["This no longer exists.", "Das gibt es nicht mehr."],
   "errors.METHOD_NOT_ALLOWED": [
@@ -199,8 +199,8 @@ export const errors = {
     "Administratoren können nicht stillgelegt werden. Ändern Sie zuerst die Rolle.",
   ],
   "refused.impersonateAdmin": [
-    "You can't act as another administrator.",
-    "Als ein anderer Administrator können Sie nicht handeln.",
+    "You can't sign in as another administrator.",
+    "Als anderer Administrator können Sie sich nicht anmelden.",
   ],
 
   "violations.must be {0} to {1} characters": [

@@ -164,8 +164,8 @@ export const sentences = {
     "hat einen Anmeldeanbieter getrennt",
   ],
   "did.user.taken_back": [
-    "proved to own the address and took the account back",
-    "hat die Adresse nachgewiesen und das Konto übernommen",
+    "took the account back by verifying its address",
+    "hat das Konto durch Bestätigung der Adresse übernommen",
   ],
   "did.user.device_forgotten": ["removed a device", "hat ein Gerät entfernt"],
   "did.user.password_set": ["set a first password", "hat ein erstes Passwort festgelegt"],
