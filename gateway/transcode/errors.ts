@@ -49,7 +49,7 @@ const byCode: Record<string, Known> = {
   [Code.Unavailable]: AWAY,
   [Code.Unauthenticated]: [Reason.UNAUTHENTICATED, "Please sign in."],
   ERR_HTTP_REQUEST_TIMEOUT: [Reason.REQUEST_TIMEOUT, "The request took too long to arrive."],
-  HPE_HEADER_OVERFLOW: [Reason.MALFORMED_REQUEST, "The headers are too large.", 431],
+  HPE_HEADER_OVERFLOW: [Reason.MALFORMED_REQUEST, "The headers exceed the maximum of 16 KiB.", 431],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: [Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [Reason.UNSUPPORTED_MEDIA_TYPE, NOT_JSON],
   FST_ERR_BAD_URL: [Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."],

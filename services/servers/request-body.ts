@@ -117,7 +117,7 @@ async function* limited(
   let bytes = 0;
   for await (const part of parts) {
     bytes += part.length;
-    if (bytes > maxBytes) throw toConnectError(payloadTooLarge());
+    if (bytes > maxBytes) throw toConnectError(payloadTooLarge(maxBytes));
     yield part;
   }
 }
@@ -242,7 +242,7 @@ async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
   );
   return promisify(gunzip)(message, { maxOutputLength }).catch(
     ({ code }: NodeJS.ErrnoException) => {
-      throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
+      throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge(maxOutputLength) : malformed();
     },
   );
 }
@@ -254,7 +254,7 @@ async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
 function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean {
   if (body.length < FRAME_HEAD_BYTES) throw malformed();
   const [flags, length] = [body.readUInt8(0), body.readUInt32BE(1)];
-  if (length > maxBytes) throw payloadTooLarge();
+  if (length > maxBytes) throw payloadTooLarge(maxBytes);
   if (length !== body.length - FRAME_HEAD_BYTES || flags > (isEncoded ? COMPRESSED : 0))
     throw malformed();
   return flags === COMPRESSED;

@@ -3,8 +3,12 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Permit } from "../gate/admission.ts";
 import { ServiceError } from "./errors.ts";
 
-export const payloadTooLarge = () =>
-  new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this method accepts.");
+/** The error for a body that exceeds the size limit of its method. */
+export const payloadTooLarge = (maxBytes: number) =>
+  new ServiceError(
+    Reason.PAYLOAD_TOO_LARGE,
+    `The body exceeds the maximum of ${maxBytes} bytes.`,
+  );
 
 /**
  * Reads a body up to the size limit. Parts are joined as they arrive, since many small buffers cost
@@ -35,7 +39,7 @@ export function readBody(
       const start = bytes;
       bytes += part.length;
       try {
-        if (bytes > maxBytes) throw payloadTooLarge();
+        if (bytes > maxBytes) throw payloadTooLarge(maxBytes);
         permit?.reserveBody(bytes);
       } catch (error) {
         return finish(error);
