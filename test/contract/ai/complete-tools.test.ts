@@ -397,7 +397,7 @@ test("Complete: one tool call at a time is requested if the dialect supports it,
     { ...completionOf("Hello.", "model-c-1"), ...single },
     account,
   );
-  await expect(refused).rejects.toThrow("parallelToolCalls cannot be false for this model");
+  await expect(refused).rejects.toThrow("parallelToolCalls must be true for this model");
 });
 
 /** An image of a request, and the parts that each dialect gets. */
@@ -446,7 +446,7 @@ test("Complete: fields that would change the meaning of the reply are rejected w
     [{ model: "model-c-1", messages: [byUrl] }, "messages[0].parts[0].image.url is not supported"],
     [
       { ...completionOf("Hello.", "model-b-1"), responseFormat: { type: "json_object" } },
-      "responseFormat cannot be json_object for this model",
+      "responseFormat must be json_schema instead of json_object for this model",
     ],
   ];
   for (const [request, words] of refusals)

@@ -237,8 +237,8 @@ describe("AI catalogue", () => {
   });
 
   test.each([
-    [{ currency: "usd" }, "currency: must be a currency by its three letters, such as USD"],
-    [{ currency: "$" }, "currency: must be a currency by its three letters, such as USD"],
+    [{ currency: "usd" }, "currency: must be the three letters of a currency, such as USD"],
+    [{ currency: "$" }, "currency: must be the three letters of a currency, such as USD"],
     [{ pricesAsOf: "yesterday" }, "pricesAsOf: must be a date, such as 2026-11-28"],
   ])("%j is rejected", (wrong, problem) => {
     refuses({ providers: [fifth], ...wrong }, problem);

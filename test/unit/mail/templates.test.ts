@@ -147,7 +147,7 @@ test("Mail templates: the button of an e-mail to a former address leads to the s
   expect(renderEmail("email-changed", facts, app).html).not.toMatch(button);
   const { text, html } = renderEmail("email-changed", facts, { ...app, supportUrl });
   expect(html).toMatch(button);
-  expect(text).toContain(`This wasn't me:\n${supportUrl}`);
+  expect(text).toContain(`This wasn’t me:\n${supportUrl}`);
 });
 
 test("Mail templates: the preheader is the first text of the HTML, and hidden", () => {

@@ -135,12 +135,12 @@ describe("POST /v1/chat/completions: a violation is reported for", () => {
     ["messages[0].role", /not supported/, { messages: [{ role: "function", content: "a" }] }],
     [
       "messages[0].tool_calls",
-      /needs the role assistant/,
+      /is allowed only with the role assistant/,
       { messages: [{ ...USER, tool_calls: [] }] },
     ],
     [
       "messages[0].tool_call_id",
-      /needs the role tool/,
+      /is allowed only with the role tool/,
       { messages: [{ ...USER, tool_call_id: "1" }] },
     ],
     ["messages[0].content[0]", /must be an object/, part("a")],
