@@ -142,7 +142,7 @@ export type PasskeyOptions = {
   attestation?: string | undefined;
 };
 
-/** A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are ignored. */
+/** A new passkey, or the result of using one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are ignored. */
 export type PasskeyCredential = {
   /** Credential id in base64url. */
   id: string;
@@ -168,11 +168,11 @@ export type Identity = {
   lastUsedAt?: string | undefined;
 };
 
-/** A provider whose accounts can sign in. */
+/** A provider that users can sign in with. */
 export type SignInProvider = {
   /** Id, such as `google`. */
   id: string;
-  /** Name to show. */
+  /** Display name. */
   name: string;
 };
 
@@ -216,9 +216,9 @@ export type User = {
   passwordExpiresAt?: string | undefined;
   /** True once a code from the authenticator has been accepted by VerifyMfa or CreateBackupCodes. Until then, SetupTotp can be repeated and a password reset removes the factor. Absent when `mfaEnabled` is false. */
   mfaConfirmed?: boolean | undefined;
-  /** True when the owner has decided that every sign-in needs a second factor. Absent otherwise. */
+  /** True when the user requires a second factor at every sign-in. Absent otherwise. */
   secondFactorRequired?: boolean | undefined;
-  /** Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and in languages that the service does not have. */
+  /** Language of e-mails to the user, a BCP 47 tag. Absent until first set. E-mails are in English if it is absent, or if there are no texts in this language. */
   locale?: string | undefined;
   /** JSON object that administrators keep about the user (UpdateUser). Absent if there is none. */
   metadata?: Record<string, unknown> | undefined;
@@ -246,7 +246,7 @@ export type Passkey = {
   createdAt: string;
   /** Time of its last use. Absent before the first one. */
   lastUsedAt?: string | undefined;
-  /** True when it is synced to other devices of its owner, false when it is bound to one device. As of its last use. */
+  /** True when it is synced to other devices of its owner, false when it is bound to one device. Updated at every use. */
   synced: boolean;
   /** Where it is stored: `platform` for the device itself, `security-key`, `phone`, or `unknown`. */
   device: string;
@@ -298,7 +298,7 @@ export type ApiKey = {
   id: string;
   /** Name of the key, 1 to 100 characters. */
   name: string;
-  /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
+  /** The first four and the last four random characters of the key, such as `x7Kq...b2Zt`. */
   hint: string;
   /** Models that the key may use: public names, or `provider/model`. Empty if it may use all models. */
   models: string[];
@@ -314,7 +314,7 @@ export type ApiKey = {
   lastUsedIp?: string | undefined;
 };
 
-/** A figure and its course over the period. */
+/** A figure, and its values over the period. */
 export type OverviewNumber = {
   /** The figure of today, in UTC; for `24h` that of this hour, except for active users. */
   today: number;
@@ -322,9 +322,9 @@ export type OverviewNumber = {
   total?: number | undefined;
   /** The figure of each day or hour, oldest first. */
   daily: number[];
-  /** How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. For `24h` how the 23 hours that are over differ from the same hours a day earlier. Absent if the number was 0 earlier, and for active users of `24h`. */
+  /** Relative change of the completed days of the period, without today, from the same days one period earlier: 0.041 is 4.1 % more. For `24h`, relative change of the 23 completed hours from the same hours a day earlier. Absent if the earlier figure was 0, and for active users of `24h`. */
   change?: number | undefined;
-  /** The average of the days of the period that are over, without today. Of active users only, and absent for `24h`. */
+  /** Average of the completed days of the period, without today. Only for active users; absent for `24h`. */
   average?: number | undefined;
 };
 
@@ -344,19 +344,19 @@ export type OverviewModel = {
 export type OverviewNotice = {
   /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `webhook-failing`: deliveries of a webhook fail. `webhook-disabled`: a webhook was turned off because its endpoint failed or is gone. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
   kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed" | "webhook-failing" | "webhook-disabled";
-  /** Number of accounts, e-mails, failed calls or events. Absent for others. */
+  /** Number of accounts, e-mails, failed calls or events. Absent for other kinds. */
   count?: number | undefined;
   /** Public id of the failing provider. Absent otherwise. */
   provider?: string | undefined;
-  /** The locked users, at most 3, the one who is locked for longest first. Empty otherwise. */
+  /** The locked users, at most 3, the longest lock first. Empty otherwise. */
   users: Person[];
   /** When the last of the locks ends. Absent otherwise. */
   until?: string | undefined;
   /** Number of calls of the failing provider that have ended. Absent otherwise. */
   calls?: number | undefined;
-  /** The latest failure: of an e-mail the reply of the mail server, of a provider such as `overloaded`, of a webhook the error of a delivery. Absent if unknown, and for others. */
+  /** The latest failure: the reply of the mail server, the failure of the provider, such as `overloaded`, or the error of a delivery to the webhook. Absent if unknown, and for other kinds. */
   failure?: string | undefined;
-  /** Since when: the first failed attempt of a webhook, the time at which it was turned off, or the oldest event that is not sealed. Absent for others. */
+  /** Time of the first failed attempt of the webhook, the time at which it was turned off, or the time of the oldest event that is not sealed. Absent for other kinds. */
   since?: string | undefined;
   /** The webhook that fails or is off. Absent otherwise. */
   webhook?: OverviewWebhook | undefined;
@@ -378,7 +378,7 @@ export type ProviderHealth = {
   lastFailureAt?: string | undefined;
 };
 
-/** An amount of money and its course over the period. Amounts are decimals such as `0.00213`. */
+/** An amount of money, and its values over the period. Amounts are decimals such as `0.00213`. */
 export type OverviewCost = {
   /** Currency, such as `USD`. */
   currency: string;
@@ -390,7 +390,7 @@ export type OverviewCost = {
   dailyCosts: string[];
   /** Number of calls in the period that are not in the amounts because their model had no price. */
   unpricedCalls: number;
-  /** How the days or hours that are over differ from the same ones one period earlier, as in OverviewNumber. */
+  /** Relative change from one period earlier, as in OverviewNumber. */
   change?: number | undefined;
 };
 
@@ -400,7 +400,7 @@ export type OverviewBudget = {
   unit: "cost" | "tokens";
   /** `day` or `month`, in the time zone of budgets. */
   period: "day" | "month";
-  /** Share of the limit that the current period has used, without what calls in progress hold: 1 is all of it. */
+  /** Share of the limit that is used in the current period, without amounts reserved for calls in progress. 1 is all of it. */
   usedShare: number;
 };
 
@@ -436,7 +436,7 @@ export type AdminUser = {
   suspendedAt?: string | undefined;
   /** JSON object that administrators keep about the user. Absent if there is none. */
   metadata?: Record<string, unknown> | undefined;
-  /** True when the owner has decided that every sign-in needs a second factor. Absent otherwise. */
+  /** True when the user requires a second factor at every sign-in. Absent otherwise. */
   secondFactorRequired?: boolean | undefined;
 };
 
@@ -512,7 +512,7 @@ export type AdminApiKey = {
   id: string;
   /** Name of the key, 1 to 100 characters. */
   name: string;
-  /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
+  /** The first four and the last four random characters of the key, such as `x7Kq...b2Zt`. */
   hint: string;
   /** Models that the key may use: public names, or `provider/model`. Empty if it may use all models. */
   models: string[];
@@ -662,11 +662,11 @@ export type ProviderState = {
   configured: boolean;
   /** Number of API keys of the provider. */
   keys: number;
-  /** The keys that are set aside, by number. The others are in use. If all are set aside, the one that returns first is used. */
+  /** The keys that are set aside, by number. The others are in use. If all are set aside, the one whose `until` comes first is used. */
   keysSetAside: ProviderKeySetAside[];
   /** `closed`: calls of aliases go to the provider. `open`: they go to other providers first, because it has failed. `half-open`: the next call tests whether it works again. Empty unless the provider is configured. */
   breaker: string;
-  /** Number of requests to the provider that ended within the last minute, retries included, cancelled ones not. */
+  /** Number of requests to the provider that ended within the last minute, including retries, without cancelled ones. */
   attempts: number;
   /** Number of those that failed. Requests and content that the provider rejects do not count. */
   failedAttempts: number;
@@ -778,7 +778,7 @@ export type PasskeyDescriptor = {
 export type PasskeyRelyingParty = {
   /** Domain. */
   id: string;
-  /** Name to show. */
+  /** Display name. */
   name: string;
 };
 
@@ -788,7 +788,7 @@ export type PasskeyUser = {
   id: string;
   /** E-mail address. */
   name: string;
-  /** Name to show. */
+  /** Display name. */
   displayName: string;
 };
 
@@ -840,9 +840,9 @@ export type Person = {
 export type OverviewWebhook = {
   /** UUIDv7. */
   id: string;
-  /** Where events are posted. */
+  /** URL that events are posted to. */
   url: string;
-  /** What it is for. Absent without a description. */
+  /** Description. Absent if there is none. */
   description?: string | undefined;
 };
 
@@ -874,13 +874,13 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: A passkey or its use could not be verified: it is invalid, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to somebody who proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser. Begin again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The response for the passkey is invalid, expired or already used. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to callers who prove that they own it. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of the sign-in provider is an error, or it is invalid, expired, already used or from another browser. Start again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
   code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: A passkey or its use could not be verified: it is invalid, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to somebody who proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser. Begin again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The response for the passkey is invalid, expired or already used. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to callers who prove that they own it. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of the sign-in provider is an error, or it is invalid, expired, already used or from another browser. Start again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
 export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
 
 export type RegisterRequest = {
@@ -892,9 +892,9 @@ export type RegisterRequest = {
   name: string;
   /** Must be true. */
   acceptTerms: boolean;
-  /** Token of the link that the start prints while there is no administrator. The account becomes the first administrator. */
+  /** Token from the link that the service prints at startup while there is no administrator. The account becomes the first administrator. */
   setupToken?: string | undefined;
-  /** Language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it. */
+  /** Language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails are written in it. */
   locale?: string | undefined;
 };
 
@@ -1044,7 +1044,7 @@ export type StartPasskeyResponse = {
 };
 
 export type VerifyPasskeyRequest = {
-  /** The use of a passkey, as returned by the browser. */
+  /** Result of `navigator.credentials.get`, as JSON. */
   credential: PasskeyCredential;
   /** Temporary token from Login, for the second step of a login. */
   tempToken?: string | undefined;
@@ -1068,7 +1068,7 @@ export type VerifyPasskeyResponse = {
 export type StartExternalRequest = {
   /** Id of the provider, such as `google`. */
   provider: string;
-  /** `sign-in`, which is the default; or `prove`, which requires a new sign-in at the provider and returns an `identityToken` to connect or to confirm with. */
+  /** `sign-in`, the default; or `prove`, which requires a new sign-in at the provider and returns an `identityToken` for ConnectIdentity or Confirm. */
   purpose?: "sign-in" | "prove" | undefined;
   /** The page or app that receives the response: one of those in the configuration. The default is the page of the web app. */
   returnTo?: string | undefined;
@@ -1111,7 +1111,7 @@ export type FinishExternalResponse = {
   restored?: boolean | undefined;
   /** Second factors that complete the sign-in: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys. */
   mfaMethods?: string[] | undefined;
-  /** Proof of an identity that belongs to no account yet, or was to be proven: for ConnectIdentity and Confirm. It is valid for 10 minutes and for one use, in this browser or app. */
+  /** Proof of an identity, for ConnectIdentity and Confirm. Present if the identity belongs to no account yet, or if the purpose is `prove`. It is valid once, for 10 minutes, in this browser or app. */
   identityToken?: string | undefined;
 };
 
@@ -1128,7 +1128,7 @@ export type RequestEmailCodeResponse = {
 export type VerifyEmailCodeRequest = {
   /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
   email?: string | undefined;
-  /** Code of six digits from the e-mail. White space and dashes are ignored. */
+  /** Six-digit code from the e-mail. Whitespace and dashes are ignored. */
   code?: string | undefined;
   /** Token of the link in the e-mail, instead of the address and the code. */
   token?: string | undefined;
@@ -1190,11 +1190,11 @@ export type CreateBackupCodesResponse = {
 export type ConfirmRequest = {
   /** The current password, 1 to 128 characters. */
   password?: string | undefined;
-  /** TOTP code of six digits from the authenticator app. It, or `backupCode`, is required if the account has a second factor. White space and dashes are ignored. */
+  /** Six-digit TOTP code from the authenticator app. Accounts with a second factor require it or `backupCode`. Whitespace and dashes are ignored. */
   code?: string | undefined;
-  /** An unused backup code. Letter case, white space and dashes are ignored. */
+  /** An unused backup code. Letter case, whitespace and dashes are ignored. */
   backupCode?: string | undefined;
-  /** The use of a passkey of the caller, as returned by the browser. No second factor is required. */
+  /** Result of `navigator.credentials.get` for a passkey of the caller, as JSON. No second factor is required then. */
   passkey?: PasskeyCredential | undefined;
   /** Proof of an identity of the caller, from FinishExternal with the purpose `prove`. */
   identityToken?: string | undefined;
@@ -1208,13 +1208,13 @@ export type ConfirmResponse = {
 };
 
 export type ListSignInMethodsResponse = {
-  /** True when passkeys can sign in. */
+  /** True when users can sign in with passkeys. */
   passkey: boolean;
-  /** True when codes by e-mail can sign in. */
+  /** True when users can sign in with codes by e-mail. */
   emailCode: boolean;
   /** True when anybody may register. */
   signUp: boolean;
-  /** Providers whose accounts can sign in. */
+  /** Providers that users can sign in with. */
   providers: SignInProvider[];
 };
 
@@ -1230,7 +1230,7 @@ export type UpdateProfileRequest = {
   name?: string | undefined;
   /** New bio, up to 1,000 characters. An empty string clears it. */
   bio?: string | undefined;
-  /** New language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it. */
+  /** New language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails are written in it. */
   locale?: string | undefined;
 };
 
@@ -1274,7 +1274,7 @@ export type GetSignInMethodsResponse = {
   passkeys: number;
   /** Number of connected provider accounts. */
   identities: number;
-  /** True when a code by e-mail can sign in. */
+  /** True when the user can sign in with a code by e-mail. */
   emailCode: boolean;
   /** True when every sign-in needs a second factor. */
   secondFactorRequired: boolean;
@@ -1318,9 +1318,9 @@ export type CreatePasskeyOptionsResponse = {
 };
 
 export type CreatePasskeyRequest = {
-  /** The new passkey, as returned by the browser. */
+  /** Result of `navigator.credentials.create`, as JSON. */
   credential: PasskeyCredential;
-  /** Name, 1 to 64 characters after trimming. The default is that of the device. */
+  /** Name, 1 to 64 characters after trimming. The default is derived from the device. */
   name?: string | undefined;
 };
 
@@ -1430,13 +1430,13 @@ export type GetOverviewResponse = {
   users: number;
   /** True when `users` is an estimate. Absent otherwise. */
   usersEstimated?: boolean | undefined;
-  /** Number of users with a session that was used on the day. There is no total, because a user may be active on several days, and no course for `24h`. */
+  /** Number of users with a session that was used on the day. It has no `total`, because a user may be active on several days, and for `24h` no `daily`. */
   activeUsers: OverviewNumber;
   /** Number of successful sign-ins. */
   signIns: OverviewNumber;
   /** Number of failed sign-ins. */
   failedSignIns: OverviewNumber;
-  /** Share of today's sign-ins that failed, from 0 to 1; for `24h` of this hour's. Absent without a sign-in. */
+  /** Share of today's sign-ins that failed, from 0 to 1; for `24h`, of this hour's. Absent if there were none. */
   failedSignInShare?: number | undefined;
   /** Number of registrations. */
   registrations: OverviewNumber;
@@ -1456,9 +1456,9 @@ export type GetOverviewResponse = {
   aiCost?: OverviewCost | undefined;
   /** Start of each hour of `24h`, oldest first. Empty for days. */
   hours: string[];
-  /** Share of the period's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
+  /** Share of the period's sign-ins that failed, from 0 to 1. Absent if there were none. */
   periodFailedSignInShare?: number | undefined;
-  /** The budgets of the deployment, and how far their current periods have used them. Empty without one. */
+  /** The budgets of the deployment, and their usage in the current period. Empty if there are none. */
   budgets: OverviewBudget[];
 };
 
@@ -1677,7 +1677,7 @@ export type ListAllApiKeysRequest = {
   userId?: string | undefined;
   /** Part of the name or the hint, 1 to 100 characters, in any letter case. */
   search?: string | undefined;
-  /** Filter by state: `active`, `expired` or `revoked`. A key of an account whose deletion is requested counts as active. */
+  /** Filter by state: `active`, `expired` or `revoked`. Keys of an account whose deletion was requested count as active. */
   state?: "active" | "expired" | "revoked" | undefined;
 };
 
@@ -1686,7 +1686,7 @@ export type ListAllApiKeysResponse = {
   items: AdminApiKey[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -1743,7 +1743,7 @@ export type ListWebhooksResponse = Webhook[];
 export type CreateWebhookRequest = {
   /** URL that deliveries are posted to: https with a public address, or an address in `WEBHOOK_NETWORKS`, where http is allowed too. Without user, password and fragment. */
   url: string;
-  /** Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all events of a domain. Events that strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`. */
+  /** Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all events of a domain. Events that strangers can cause are not available: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`. */
   events: string[];
   /** Description of the webhook, up to 200 characters. */
   description?: string | undefined;
@@ -1827,7 +1827,7 @@ export type ListWebhookDeliveriesResponse = {
   items: WebhookDelivery[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -1946,7 +1946,7 @@ export type SumUsageResponse = {
   totals: UsageSums;
   /** The groups with the most tokens, largest first; days newest first. Groups without calls are omitted. */
   groups: UsageGroup[];
-  /** Sums of everything that is not in `groups`, such as further groups, erased users, and calls without a key or alias. Absent without any. */
+  /** Sums of everything that is not in `groups`, such as further groups, erased users, and calls without a key or alias. Absent if there is nothing else. */
   others?: UsageSums | undefined;
   /** Currency of all costs, such as `USD`. */
   currency: string;
@@ -1972,7 +1972,7 @@ export type ListBudgetsResponse = {
   items: Budget[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -2024,11 +2024,11 @@ export type ListOwnBudgetsResponse = Budget[];
 export type GetAppConfigResponse = {
   /** Name of the installation. */
   name: string;
-  /** The colour of the installation, in shades that can be read. */
+  /** The accent colour of the installation, in readable shades. */
   accent: {
-    /** Shade for a light ground, such as `#4f55d2`. */
+    /** Shade for light backgrounds, such as `#4f55d2`. */
     light: string;
-    /** Shade for a dark ground. */
+    /** Shade for dark backgrounds. */
     dark: string;
   };
   /** Pages of the operator. */
@@ -2046,7 +2046,7 @@ export type GetAppConfigResponse = {
   registration: boolean;
   /** Languages of the web app. */
   languages: ("en" | "de")[];
-  /** Address of the logo, relative to the base address. Absent without one. */
+  /** URL of the logo, relative to the base URL. Absent if there is none. */
   logo?: string | undefined;
 };
 
@@ -2080,7 +2080,7 @@ export type GetHealthResponse = {
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
-    /** Present while the clocks of process and database differ: nothing is deleted then. */
+    /** Present while the clocks of the process and the database differ. Nothing is deleted during that time. */
     clock?: {
       /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
@@ -2121,7 +2121,7 @@ export type GetReadinessResponse = {
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
-    /** Present while the clocks of process and database differ: nothing is deleted then. */
+    /** Present while the clocks of the process and the database differ. Nothing is deleted during that time. */
     clock?: {
       /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
@@ -2174,13 +2174,13 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
       call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
-    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets the known devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Undoes a sign-in or a registration that was not made by the owner of the e-mail address, with the token from the e-mail about it. For a sign-in, ends every session, invalidates the password, removes passkeys, identities and second factors added since, removes the known devices, restores the address that the account had then, and sends a password reset token. For a registration whose address was never verified, erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
     disown: (body: DisownRequest, options?: CallOptions) =>
       call<DisownResponse>("POST", "/auth/not-me", { body }, options),
     /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     forgotPassword: (body: ForgotPasswordRequest, options?: CallOptions) =>
       call<ForgotPasswordResponse>("POST", "/auth/forgot-password", { body }, options),
-    /** Sets a password with the token of a reset or of an invitation, and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Sets a password with the token of a password reset or an invitation, and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
     resetPassword: (body: ResetPasswordRequest, options?: CallOptions) =>
       call<ResetPasswordResponse>("POST", "/auth/reset-password", { body }, options),
     /** Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
@@ -2189,16 +2189,16 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
     verifyMfa: (body: VerifyMfaRequest, options?: CallOptions) =>
       call<VerifyMfaResponse>("POST", "/auth/verify-mfa", { body }, options),
-    /** Begins a sign-in with a passkey. With `tempToken` it begins the second step of a login, for which only passkeys of that account count. Requires no token. At most 120 requests in 60 seconds per address. */
+    /** Begins a sign-in with a passkey. With `tempToken`, begins the second step of a login, which accepts only passkeys of that account. Requires no token. At most 120 requests in 60 seconds per address. */
     startPasskey: (body?: StartPasskeyRequest, options?: CallOptions) =>
       call<StartPasskeyResponse>("POST", "/auth/passkey-options", { body }, options),
     /** Signs in with a passkey, or completes a login that requires a second factor. Requires no token. At most 120 requests in 60 seconds per address. */
     verifyPasskey: (body: VerifyPasskeyRequest, options?: CallOptions) =>
       call<VerifyPasskeyResponse>("POST", "/auth/verify-passkey", { body }, options),
-    /** Begins a sign-in with a provider. Send the user to `authorizationUrl`. The response of the provider arrives at the page `returnTo`, in the fragment, and only this browser or app can finish the sign-in. Requires no token. At most 60 requests in 60 seconds per address. */
+    /** Begins a sign-in with a provider. Send the user to `authorizationUrl`. The provider's response arrives in the URL fragment of the page `returnTo`. Only the browser or app that began the sign-in can finish it. Requires no token. At most 60 requests in 60 seconds per address. */
     startExternal: (body: StartExternalRequest, options?: CallOptions) =>
       call<StartExternalResponse>("POST", "/auth/start-external", { body }, options),
-    /** Finishes a sign-in with the response of the provider. Returns the same as Login, or `identityToken` if the account has to be proven first, or if the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
+    /** Finishes a sign-in with the response of the provider. Returns the same as Login; or `identityToken`, if the user must first sign in to an existing account in another way, or if the purpose is `prove`. Requires no token. At most 60 requests in 60 seconds per address. */
     finishExternal: (body: FinishExternalRequest, options?: CallOptions) =>
       call<FinishExternalResponse>("POST", "/auth/finish-external", { body }, options),
     /** Sends a sign-in code to an address. The response is the same whether or not the account exists. Requires `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
@@ -2414,7 +2414,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns the usage of all users as CSV, with the filters of ListAllUsage. Returns VALIDATION_FAILED if there are more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     exportUsage: (query?: ExportUsageRequest, options?: CallOptions) =>
       call<ExportUsageResponse>("GET", "/admin/usage.csv", { query, isText: true }, options),
-    /** Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own breakers and keys that are set aside. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
+    /** Returns the state of each provider in the catalogue, as seen by the process that answers. Each process has its own breakers and sets keys aside on its own. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listProviderStates: (options?: CallOptions) =>
       call<ListProviderStatesResponse>("GET", "/admin/providers", {}, options),
     /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are in UTC and always whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
@@ -2429,7 +2429,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Deletes a budget and its recorded usage. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteBudget: (id: string, options?: CallOptions) =>
       call<DeleteBudgetResponse>("DELETE", `/admin/budgets/${encodeURIComponent(id)}`, {}, options),
-    /** Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
+    /** Corrects the usage of a budget in the current period, for example after a crash, because lost calls count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     adjustBudget: (id: string, body: AdjustBudgetRequest, options?: CallOptions) =>
       call<AdjustBudgetResponse>("POST", `/admin/budgets/${encodeURIComponent(id)}/adjust`, { body }, options),
     /** Lists the budgets that limit the caller's own calls, with the usage of the current period. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */

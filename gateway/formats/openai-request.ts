@@ -53,8 +53,14 @@ type Refusal = { message: string; harmless?: unknown[] };
  */
 const REFUSED: Readonly<Record<string, Refusal>> = {
   n: { message: "is supported only as 1, because a reply has one choice", harmless: [1] },
-  logprobs: { message: "is not supported, because replies have no probabilities", harmless: [false] },
-  top_logprobs: { message: "is not supported, because replies have no probabilities", harmless: [0] },
+  logprobs: {
+    message: "is not supported, because replies have no probabilities",
+    harmless: [false],
+  },
+  top_logprobs: {
+    message: "is not supported, because replies have no probabilities",
+    harmless: [0],
+  },
   logit_bias: { message: "is not supported, because tokens differ between models", harmless: [{}] },
   audio: { message: "is not supported, because replies are text" },
   modalities: { message: 'is supported only as ["text"]', harmless: [["text"], []] },
@@ -205,7 +211,10 @@ function checkMessage(given: Json, at: string, found: Findings): void {
   const { role, content, audio, function_call } = given;
   for (const [name, only] of Object.entries(OF_ONE_ROLE)) {
     if (role !== only && given[name] !== undefined)
-      found.violations.push({ field: `${at}.${name}`, message: `is allowed only with the role ${only}` });
+      found.violations.push({
+        field: `${at}.${name}`,
+        message: `is allowed only with the role ${only}`,
+      });
   }
   if (role === "function") refuse(`${at}.role`, " as function: use the role tool", found);
   if (audio !== undefined) refuse(`${at}.audio`, ", because messages are text", found);

@@ -11,7 +11,8 @@ const PASSWORD = "Correct-horse-1";
 const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 const WIDE = { width: 1200, height: 750 };
 const PHONE = { width: 390, height: 760 };
-const QUESTION = "Write a function that searches a sorted list, and explain when it is worth using.";
+const QUESTION =
+  "Write a function that searches a sorted list, and explain when it is worth using.";
 /** Earlier questions in the chat, oldest first. */
 const EARLIER = [
   "Names for a coffee brand",

@@ -50,7 +50,10 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async resetAccess(req, ctx) {
     await resetUserAccess(sessionCallOf(ctx), req.id);
-    return { message: "Access has been reset. The user can sign in again after setting a new password with the link in the e-mail." };
+    return {
+      message:
+        "Access has been reset. The user can sign in again after setting a new password with the link in the e-mail.",
+    };
   },
   async updateUser(req, ctx) {
     const call = sessionCallOf(ctx);
@@ -170,7 +173,8 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async replayWebhook(req, ctx) {
     const queued = await replayWebhook(sessionCallOf(ctx), req);
-    const message = queued === 1 ? "1 event has been queued." : `${queued} events have been queued.`;
+    const message =
+      queued === 1 ? "1 event has been queued." : `${queued} events have been queued.`;
     return { message, queued };
   },
   async listWebhookDeliveries(req, ctx) {

@@ -165,7 +165,8 @@ function assertUsableUrl({ webhookOutbound }: SessionCall, url: string): void {
 /** @throws ServiceError VALIDATION_FAILED */
 function assertSubscribable(events: readonly string[]): void {
   const i = events.findIndex((name) => !isSubscribable(name));
-  if (i >= 0) throw invalid(`events[${i}]`, "must be the name of an event that webhooks can receive");
+  if (i >= 0)
+    throw invalid(`events[${i}]`, "must be the name of an event that webhooks can receive");
 }
 
 /** Records a change. Of the URL the host alone, since the rest may be a secret of its receiver. */

@@ -24,12 +24,14 @@ export async function resetUserAccess(call: SessionCall, userId: string): Promis
     const user = await call.em.findOne(User, { id });
     if (!user || user.isDeletionDue(call.clock.now())) throw userNotFound();
     if (user.isProtectedAsAdmin(call.clock.now())) {
-      const message =
-        "The access of users who are or recently were administrators can't be reset.";
+      const message = "The access of users who are or recently were administrators can't be reset.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     if (user.isService)
-      throw new ServiceError(Reason.CONFLICT, "The access of service accounts can't be reset: they don't sign in.");
+      throw new ServiceError(
+        Reason.CONFLICT,
+        "The access of service accounts can't be reset: they don't sign in.",
+      );
     await endAccess(call, id);
     await recordAudit(call, "admin.access_reset", { userId: id });
     await queueReset(call, user);

@@ -83,7 +83,9 @@ function checkMessage(message: Message, index: number): Violation[] {
     ),
     ...faultsIn(
       `${path}.toolCalls`,
-      role !== "assistant" && toolCalls.length > 0 ? "is allowed only with the role assistant" : undefined,
+      role !== "assistant" && toolCalls.length > 0
+        ? "is allowed only with the role assistant"
+        : undefined,
     ),
     ...faultsIn(
       `${path}.toolCallId`,
@@ -180,9 +182,7 @@ function choiceFault(
   const { mode, name } = choice;
   if (mode === "function" && !names.has(name)) return "must name one of the tools";
   if (mode !== "function" && name !== "") return "must have a name only with the mode function";
-  return mode === "required" && names.size === 0
-    ? "must be none or auto without tools"
-    : undefined;
+  return mode === "required" && names.size === 0 ? "must be none or auto without tools" : undefined;
 }
 
 function checkFormat({ type, name, description, schemaJson, strict }: ResponseFormat): Violation[] {
@@ -193,5 +193,8 @@ function checkFormat({ type, name, description, schemaJson, strict }: ResponseFo
     ];
   const isPlain =
     name === "" && schemaJson === "" && description === undefined && strict === undefined;
-  return faultsIn("responseFormat", isPlain ? undefined : "must have a schema only with the type json_schema");
+  return faultsIn(
+    "responseFormat",
+    isPlain ? undefined : "must have a schema only with the type json_schema",
+  );
 }

@@ -30,7 +30,10 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     if (isFirst) await assertSetupToken(call, req.setupToken);
     const userId = await register(call, req.email, req.password, req.name, req.locale, isFirst);
     if (isFirst) await makeFirstAdministrator(call, userId);
-    return { message: "Welcome! Please verify your e-mail address with the link that we have sent you.", userId };
+    return {
+      message: "Welcome! Please verify your e-mail address with the link that we have sent you.",
+      userId,
+    };
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password, req.deviceToken);

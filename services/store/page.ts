@@ -163,7 +163,10 @@ export async function readOrderedPage<Row extends { id: string }>(
   const order = `order by t.${column} ${descending ? "desc" : "asc"}`;
   const isFirst = request.cursor === undefined;
   if (!isFirst && !(await returnsRow(db, `select 1 from ${from} where id = :after`, position)))
-    throw invalid("cursor", "is no longer valid: its row has been deleted, so start again without a cursor");
+    throw invalid(
+      "cursor",
+      "is no longer valid: its row has been deleted, so start again without a cursor",
+    );
   const [rows, total] = await Promise.all([
     db.em.execute<Row[]>(
       `select ${columns} from (

@@ -117,7 +117,9 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);
-    return { message: "Please verify your new e-mail address with the link that we have sent to it." };
+    return {
+      message: "Please verify your new e-mail address with the link that we have sent to it.",
+    };
   },
   async listSessions(_req, ctx) {
     const call = sessionCallOf(ctx);

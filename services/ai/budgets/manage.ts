@@ -110,7 +110,10 @@ export async function adjustBudget(call: SessionCall, request: AdjustBudgetReque
     if (!found) throw budgetNotFound();
     const { id, scope, unit, period } = found;
     if ((scope === "role") !== (userId !== undefined))
-      throw invalid("subject", "must be the id of a user for the budget of a role, and absent for other budgets");
+      throw invalid(
+        "subject",
+        "must be the id of a user for the budget of a role, and absent for other budgets",
+      );
     if (scope === "role" && !user)
       throw new ServiceError(Reason.NOT_FOUND, "There is no such user.");
     const used = amountOf("used", request.used, unit);

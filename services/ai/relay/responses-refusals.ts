@@ -66,7 +66,12 @@ function cacheRefusals(options: unknown, at: string): Violation[] {
   return [
     ...(CACHE_LIVES.has(options.ttl)
       ? []
-      : [refuse(`${at}.ttl`, "is supported only as 30m, because other lifetimes have a different price")]),
+      : [
+          refuse(
+            `${at}.ttl`,
+            "is supported only as 30m, because other lifetimes have a different price",
+          ),
+        ]),
     ...((options.comparison_response_id ?? null) === null
       ? []
       : [refuse(`${at}.comparison_response_id`, STORED)]),

@@ -5,10 +5,7 @@ import { ServiceError } from "./errors.ts";
 
 /** The error for a body that exceeds the size limit of its method. */
 export const payloadTooLarge = (maxBytes: number) =>
-  new ServiceError(
-    Reason.PAYLOAD_TOO_LARGE,
-    `The body exceeds the maximum of ${maxBytes} bytes.`,
-  );
+  new ServiceError(Reason.PAYLOAD_TOO_LARGE, `The body exceeds the maximum of ${maxBytes} bytes.`);
 
 /**
  * Reads a body up to the size limit. Parts are joined as they arrive, since many small buffers cost

@@ -205,7 +205,9 @@ describe("POST /auth/verify-email-code", () => {
       emailCode: true,
     });
     expect(await app.auditOf(id, "user.taken_back")).toHaveLength(1);
-    expect((await app.mail.emailTo(email, /is now yours/)).text).toContain("your e-mail address is yours");
+    expect((await app.mail.emailTo(email, /is now yours/)).text).toContain(
+      "your e-mail address is yours",
+    );
   });
 
   test("verifies the address of an account on a known device, and keeps everything else", async () => {

@@ -71,7 +71,8 @@ test("POST /auth/verify-mfa: requires an MFA token, and either a code or a backu
   tempToken,
 }) => {
   for (const factor of [{}, { code: "1", backupCode: "2" }]) {
-    const message = "Invalid request: code is required unless backupCode is given, and not allowed with it.";
+    const message =
+      "Invalid request: code is required unless backupCode is given, and not allowed with it.";
     const body = { message, violations: [{ field: "code" }] };
     expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
   }

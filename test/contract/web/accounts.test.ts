@@ -41,7 +41,12 @@ describeWeb("Web app: accounts", {}, (web) => {
     expect(mailed.page.url()).toBe(`${web.app.url}/verify-email`);
     await mailed.page.reload();
     const [, token = ""] = link.split("#token=");
-    await submit(mailed.page, { Token: token }, "Verify", "invalid, has expired or was already used");
+    await submit(
+      mailed.page,
+      { Token: token },
+      "Verify",
+      "invalid, has expired or was already used",
+    );
 
     await press(page, "Sign in");
     await submit(page, { "E-mail address": email, Password: "wrong" }, "Sign in");

@@ -201,7 +201,8 @@ test("Budget gate: books calls that have ended before it refuses one because of 
   }
   settled.mockImplementation(async () => {});
   const before = count("reserve_budgets");
-  for (let i = 0; i < 3; i++) await expect(reserve("hello", 500)).rejects.toThrow("reserved for calls in progress");
+  for (let i = 0; i < 3; i++)
+    await expect(reserve("hello", 500)).rejects.toThrow("reserved for calls in progress");
   expect(count("reserve_budgets")).toBe(before + 2);
 });
 

@@ -322,7 +322,10 @@ export const errors = {
     "enter an address other than the current one",
     "geben Sie eine andere als die aktuelle Adresse ein",
   ],
-  "violations.is required unless backupCode is given": ["fill in this field", "füllen Sie dieses Feld aus"],
+  "violations.is required unless backupCode is given": [
+    "fill in this field",
+    "füllen Sie dieses Feld aus",
+  ],
   "violations.is required if you signed in more than {0} minutes ago": [
     "please fill this in: you signed in more than {0} minutes ago",
     "bitte füllen Sie dieses Feld aus: Ihre Anmeldung liegt mehr als {0} Minuten zurück",

@@ -77,8 +77,8 @@ export type GetOverviewResponse = Message<"gatehouse.account.v1.GetOverviewRespo
   usersEstimated?: boolean | undefined;
 
   /**
-   * Number of users with a session that was used on the day. There is no total, because a user may be active on several days, and
-   * no course for `24h`.
+   * Number of users with a session that was used on the day. It has no `total`, because a user may be active on several days,
+   * and for `24h` no `daily`.
    *
    * @generated from field: gatehouse.account.v1.OverviewNumber active_users = 4;
    */
@@ -99,7 +99,7 @@ export type GetOverviewResponse = Message<"gatehouse.account.v1.GetOverviewRespo
   failedSignIns?: OverviewNumber | undefined;
 
   /**
-   * Share of today's sign-ins that failed, from 0 to 1; for `24h` of this hour's. Absent without a sign-in.
+   * Share of today's sign-ins that failed, from 0 to 1; for `24h`, of this hour's. Absent if there were none.
    *
    * @generated from field: optional double failed_sign_in_share = 7;
    */
@@ -169,14 +169,14 @@ export type GetOverviewResponse = Message<"gatehouse.account.v1.GetOverviewRespo
   hours: Timestamp[];
 
   /**
-   * Share of the period's sign-ins that failed, from 0 to 1. Absent without a sign-in.
+   * Share of the period's sign-ins that failed, from 0 to 1. Absent if there were none.
    *
    * @generated from field: optional double period_failed_sign_in_share = 17;
    */
   periodFailedSignInShare?: number | undefined;
 
   /**
-   * The budgets of the deployment, and how far their current periods have used them. Empty without one.
+   * The budgets of the deployment, and their usage in the current period. Empty if there are none.
    *
    * @generated from field: repeated gatehouse.account.v1.OverviewBudget budgets = 18;
    */
@@ -191,7 +191,7 @@ export const GetOverviewResponseSchema: GenMessage<GetOverviewResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_admin_service, 1);
 
 /**
- * A figure and its course over the period.
+ * A figure, and its values over the period.
  *
  * @generated from message gatehouse.account.v1.OverviewNumber
  */
@@ -218,16 +218,16 @@ export type OverviewNumber = Message<"gatehouse.account.v1.OverviewNumber"> & {
   daily: number[];
 
   /**
-   * How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. For
-   * `24h` how the 23 hours that are over differ from the same hours a day earlier. Absent if the number was 0 earlier, and for
-   * active users of `24h`.
+   * Relative change of the completed days of the period, without today, from the same days one period earlier: 0.041 is 4.1 %
+   * more. For `24h`, relative change of the 23 completed hours from the same hours a day earlier. Absent if the earlier figure
+   * was 0, and for active users of `24h`.
    *
    * @generated from field: optional double change = 4;
    */
   change?: number | undefined;
 
   /**
-   * The average of the days of the period that are over, without today. Of active users only, and absent for `24h`.
+   * Average of the completed days of the period, without today. Only for active users; absent for `24h`.
    *
    * @generated from field: optional double average = 5;
    */
@@ -242,7 +242,7 @@ export const OverviewNumberSchema: GenMessage<OverviewNumber> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 2);
 
 /**
- * An amount of money and its course over the period. Amounts are decimals such as `0.00213`.
+ * An amount of money, and its values over the period. Amounts are decimals such as `0.00213`.
  *
  * @generated from message gatehouse.account.v1.OverviewCost
  */
@@ -283,7 +283,7 @@ export type OverviewCost = Message<"gatehouse.account.v1.OverviewCost"> & {
   unpricedCalls: number;
 
   /**
-   * How the days or hours that are over differ from the same ones one period earlier, as in OverviewNumber.
+   * Relative change from one period earlier, as in OverviewNumber.
    *
    * @generated from field: optional double change = 6;
    */
@@ -318,7 +318,7 @@ export type OverviewBudget = Message<"gatehouse.account.v1.OverviewBudget"> & {
   period: string;
 
   /**
-   * Share of the limit that the current period has used, without what calls in progress hold: 1 is all of it.
+   * Share of the limit that is used in the current period, without amounts reserved for calls in progress. 1 is all of it.
    *
    * @generated from field: double used_share = 3;
    */
@@ -391,7 +391,7 @@ export type OverviewNotice = Message<"gatehouse.account.v1.OverviewNotice"> & {
   kind: string;
 
   /**
-   * Number of accounts, e-mails, failed calls or events. Absent for others.
+   * Number of accounts, e-mails, failed calls or events. Absent for other kinds.
    *
    * @generated from field: optional uint32 count = 2;
    */
@@ -405,7 +405,7 @@ export type OverviewNotice = Message<"gatehouse.account.v1.OverviewNotice"> & {
   provider?: string | undefined;
 
   /**
-   * The locked users, at most 3, the one who is locked for longest first. Empty otherwise.
+   * The locked users, at most 3, the longest lock first. Empty otherwise.
    *
    * @generated from field: repeated gatehouse.account.v1.Person users = 4;
    */
@@ -426,16 +426,16 @@ export type OverviewNotice = Message<"gatehouse.account.v1.OverviewNotice"> & {
   calls?: number | undefined;
 
   /**
-   * The latest failure: of an e-mail the reply of the mail server, of a provider such as `overloaded`, of a webhook the error of a
-   * delivery. Absent if unknown, and for others.
+   * The latest failure: the reply of the mail server, the failure of the provider, such as `overloaded`, or the error of a
+   * delivery to the webhook. Absent if unknown, and for other kinds.
    *
    * @generated from field: optional string failure = 7;
    */
   failure?: string | undefined;
 
   /**
-   * Since when: the first failed attempt of a webhook, the time at which it was turned off, or the oldest event that is not
-   * sealed. Absent for others.
+   * Time of the first failed attempt of the webhook, the time at which it was turned off, or the time of the oldest event that
+   * is not sealed. Absent for other kinds.
    *
    * @generated from field: optional google.protobuf.Timestamp since = 8;
    */
@@ -470,14 +470,14 @@ export type OverviewWebhook = Message<"gatehouse.account.v1.OverviewWebhook"> & 
   id: string;
 
   /**
-   * Where events are posted.
+   * URL that events are posted to.
    *
    * @generated from field: string url = 2;
    */
   url: string;
 
   /**
-   * What it is for. Absent without a description.
+   * Description. Absent if there is none.
    *
    * @generated from field: optional string description = 3;
    */
@@ -659,7 +659,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * True when the owner has decided that every sign-in needs a second factor. Absent otherwise.
+   * True when the user requires a second factor at every sign-in. Absent otherwise.
    *
    * @generated from field: optional bool second_factor_required = 16;
    */
@@ -1994,7 +1994,7 @@ export type AdminApiKey = Message<"gatehouse.account.v1.AdminApiKey"> & {
   name: string;
 
   /**
-   * The first four and the last four of its random characters, such as `x7Kq...b2Zt`.
+   * The first four and the last four random characters of the key, such as `x7Kq...b2Zt`.
    *
    * @generated from field: string hint = 3;
    */
@@ -2120,7 +2120,7 @@ export type ListAllApiKeysRequest = Message<"gatehouse.account.v1.ListAllApiKeys
   search?: string | undefined;
 
   /**
-   * Filter by state: `active`, `expired` or `revoked`. A key of an account whose deletion is requested counts as active.
+   * Filter by state: `active`, `expired` or `revoked`. Keys of an account whose deletion was requested count as active.
    *
    * @generated from field: optional string state = 6;
    */
@@ -2155,8 +2155,8 @@ export type ListAllApiKeysResponse = Message<"gatehouse.account.v1.ListAllApiKey
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of
+   * the first page.
    *
    * @generated from field: uint32 total = 3;
    */

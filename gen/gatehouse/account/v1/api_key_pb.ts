@@ -36,7 +36,7 @@ export type ApiKey = Message<"gatehouse.account.v1.ApiKey"> & {
   name: string;
 
   /**
-   * The first four and the last four of its random characters, such as `x7Kq...b2Zt`.
+   * The first four and the last four random characters of the key, such as `x7Kq...b2Zt`.
    *
    * @generated from field: string hint = 3;
    */

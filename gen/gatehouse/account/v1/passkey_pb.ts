@@ -50,7 +50,7 @@ export type Passkey = Message<"gatehouse.account.v1.Passkey"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * True when it is synced to other devices of its owner, false when it is bound to one device. As of its last use.
+   * True when it is synced to other devices of its owner, false when it is bound to one device. Updated at every use.
    *
    * @generated from field: bool synced = 5;
    */
@@ -212,7 +212,7 @@ export type PasskeyRelyingParty = Message<"gatehouse.account.v1.PasskeyRelyingPa
   id: string;
 
   /**
-   * Name to show.
+   * Display name.
    *
    * @generated from field: string name = 2;
    */
@@ -247,7 +247,7 @@ export type PasskeyUser = Message<"gatehouse.account.v1.PasskeyUser"> & {
   name: string;
 
   /**
-   * Name to show.
+   * Display name.
    *
    * @generated from field: string display_name = 3;
    */
@@ -325,7 +325,8 @@ export const PasskeySelectionSchema: GenMessage<PasskeySelection> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_passkey, 6);
 
 /**
- * A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are ignored.
+ * A new passkey, or the result of using one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are
+ * ignored.
  *
  * @generated from message gatehouse.account.v1.PasskeyCredential
  */

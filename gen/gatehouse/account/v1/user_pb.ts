@@ -100,15 +100,15 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   mfaConfirmed?: boolean | undefined;
 
   /**
-   * True when the owner has decided that every sign-in needs a second factor. Absent otherwise.
+   * True when the user requires a second factor at every sign-in. Absent otherwise.
    *
    * @generated from field: optional bool second_factor_required = 12;
    */
   secondFactorRequired?: boolean | undefined;
 
   /**
-   * Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and
-   * in languages that the service does not have.
+   * Language of e-mails to the user, a BCP 47 tag. Absent until first set. E-mails are in English if it is absent, or if there
+   * are no texts in this language.
    *
    * @generated from field: optional string locale = 13;
    */

@@ -87,7 +87,7 @@ export type UpdateProfileRequest = Message<"gatehouse.account.v1.UpdateProfileRe
   bio?: string | undefined;
 
   /**
-   * New language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it.
+   * New language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails are written in it.
    *
    * @generated from field: optional string locale = 3;
    */
@@ -322,7 +322,7 @@ export type GetSignInMethodsResponse = Message<"gatehouse.account.v1.GetSignInMe
   identities: number;
 
   /**
-   * True when a code by e-mail can sign in.
+   * True when the user can sign in with a code by e-mail.
    *
    * @generated from field: bool email_code = 4;
    */
@@ -520,14 +520,14 @@ export const CreatePasskeyOptionsResponseSchema: GenMessage<CreatePasskeyOptions
  */
 export type CreatePasskeyRequest = Message<"gatehouse.account.v1.CreatePasskeyRequest"> & {
   /**
-   * The new passkey, as returned by the browser.
+   * Result of `navigator.credentials.create`, as JSON.
    *
    * @generated from field: gatehouse.account.v1.PasskeyCredential credential = 1;
    */
   credential?: PasskeyCredential | undefined;
 
   /**
-   * Name, 1 to 64 characters after trimming. The default is that of the device.
+   * Name, 1 to 64 characters after trimming. The default is derived from the device.
    *
    * @generated from field: optional string name = 2;
    */

@@ -153,7 +153,7 @@ export type CreateWebhookRequest = Message<"gatehouse.account.v1.CreateWebhookRe
 
   /**
    * Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all events of a domain. Events that
-   * strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`.
+   * strangers can cause are not available: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`.
    *
    * @generated from field: repeated string events = 2;
    */
@@ -651,8 +651,8 @@ export type ListWebhookDeliveriesResponse = Message<"gatehouse.account.v1.ListWe
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of
+   * the first page.
    *
    * @generated from field: uint32 total = 3;
    */

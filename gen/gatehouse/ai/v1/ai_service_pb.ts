@@ -675,7 +675,7 @@ export type ToolCall = Message$1<"gatehouse.ai.v1.ToolCall"> & {
   arguments: string;
 
   /**
-   * Google's signature of the thoughts before the call, in base64. The id contains it too, so that clients need not know it.
+   * Google's signature of the thoughts before the call, in base64. The id contains it too, so clients can ignore this field.
    *
    * @generated from field: optional string thought_signature = 4;
    */
@@ -1040,8 +1040,8 @@ export type TokenUsage = Message$1<"gatehouse.ai.v1.TokenUsage"> & {
   reasoningTokens: number;
 
   /**
-   * Cost in the currency of the catalogue, as a decimal such as `0.00213`: that of the call, so it includes the input of
-   * attempts that were repeated although a provider may have read them. Absent if a model of the call has no price.
+   * Cost of the call in the currency of the catalogue, a decimal such as `0.00213`. It includes the input of repeated attempts
+   * that a provider may have read. Absent if a model of the call has no price.
    *
    * @generated from field: optional string cost = 7;
    */
@@ -1163,7 +1163,7 @@ export type Embedding = Message$1<"gatehouse.ai.v1.Embedding"> & {
   index: number;
 
   /**
-   * The vector, as the provider has sent it.
+   * The vector, as sent by the provider.
    *
    * @generated from field: repeated double numbers = 2;
    */
@@ -1868,7 +1868,8 @@ export type ProviderState = Message$1<"gatehouse.ai.v1.ProviderState"> & {
   keys: number;
 
   /**
-   * The keys that are set aside, by number. The others are in use. If all are set aside, the one that returns first is used.
+   * The keys that are set aside, by number. The others are in use. If all are set aside, the one whose `until` comes first is
+   * used.
    *
    * @generated from field: repeated gatehouse.ai.v1.ProviderKeySetAside keys_set_aside = 4;
    */
@@ -1883,7 +1884,7 @@ export type ProviderState = Message$1<"gatehouse.ai.v1.ProviderState"> & {
   breaker: string;
 
   /**
-   * Number of requests to the provider that ended within the last minute, retries included, cancelled ones not.
+   * Number of requests to the provider that ended within the last minute, including retries, without cancelled ones.
    *
    * @generated from field: uint32 attempts = 6;
    */
@@ -2032,8 +2033,8 @@ export type SumUsageResponse = Message$1<"gatehouse.ai.v1.SumUsageResponse"> & {
   groups: UsageGroup[];
 
   /**
-   * Sums of everything that is not in `groups`, such as further groups, erased users, and calls
-   * without a key or alias. Absent without any.
+   * Sums of everything that is not in `groups`, such as further groups, erased users, and calls without a key or alias. Absent
+   * if there is nothing else.
    *
    * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
    */
@@ -2275,7 +2276,7 @@ export const AIService: GenService<{
   },
   /**
    * Passes a request of Anthropic's Messages API on to a model of that dialect, and returns its reply. Both are unchanged,
-   * except for the name of the model and a maximum number of tokens above that of the model.
+   * except for the name of the model and a maximum number of tokens that exceeds the model's.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.RelayMessages
    */
@@ -2296,7 +2297,7 @@ export const AIService: GenService<{
   },
   /**
    * Passes a request of OpenAI's Responses API on to a model of that dialect, and returns its reply. Both are unchanged, except
-   * for the name of the model, a maximum number of tokens above that of the model, and `store`, which is false.
+   * for the name of the model, a maximum number of tokens that exceeds the model's, and `store`, which is set to false.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.RelayResponses
    */
@@ -2370,8 +2371,8 @@ export const AIService: GenService<{
     output: typeof ExportUsageResponseSchema;
   },
   /**
-   * Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own
-   * breakers and keys that are set aside.
+   * Returns the state of each provider in the catalogue, as seen by the process that answers. Each process has its own breakers
+   * and sets keys aside on its own.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListProviderStates
    */
@@ -2422,7 +2423,7 @@ export const AIService: GenService<{
     output: typeof DeleteBudgetResponseSchema;
   },
   /**
-   * Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full.
+   * Corrects the usage of a budget in the current period, for example after a crash, because lost calls count in full.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.AdjustBudget
    */

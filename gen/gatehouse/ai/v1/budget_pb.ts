@@ -204,8 +204,8 @@ export type ListBudgetsResponse = Message<"gatehouse.ai.v1.ListBudgetsResponse">
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached with `cursor` repeat the total of
+   * the first page.
    *
    * @generated from field: uint32 total = 3;
    */

@@ -470,7 +470,7 @@ export const Reason = {
   KEY_NOT_ALLOWED: 36,
 
   /**
-   * A passkey or its use could not be verified: it is invalid, expired, or was presented before.
+   * The response for the passkey is invalid, expired or already used.
    *
    * @generated from enum value: REASON_PASSKEY_INVALID = 43;
    */
@@ -491,7 +491,7 @@ export const Reason = {
   SIGN_UP_CLOSED: 39,
 
   /**
-   * An administrator has suspended the account. Returned only to somebody who proves to be its owner.
+   * An administrator has suspended the account. Returned only to callers who prove that they own it.
    *
    * @generated from enum value: REASON_ACCOUNT_SUSPENDED = 44;
    */
@@ -505,8 +505,8 @@ export const Reason = {
   LAST_SIGN_IN_METHOD: 40,
 
   /**
-   * The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser.
-   * Begin again.
+   * The response of the sign-in provider is an error, or it is invalid, expired, already used or from another browser. Start
+   * again.
    *
    * @generated from enum value: REASON_EXTERNAL_FAILED = 38;
    */
