@@ -143,7 +143,7 @@ test("Mail templates: an action of an administrator or operator says so, without
 
 test("Mail templates: the button of an e-mail to a former address leads to the support page, if there is one", () => {
   const supportUrl = "mailto:help@acme.example";
-  const button = />This wasn&#39;t me<\/a>/;
+  const button = />This wasn&#8217;t me<\/a>/;
   expect(renderEmail("email-changed", facts, app).html).not.toMatch(button);
   const { text, html } = renderEmail("email-changed", facts, { ...app, supportUrl });
   expect(html).toMatch(button);
