@@ -69,7 +69,7 @@ describeWeb("Web app: accounts", {}, (web) => {
       form.page,
       { "E-mail address": email },
       "Send the link",
-      "an e-mail is on its way",
+      "we have sent an e-mail with a link to",
     );
     const { link = "" } = await web.app.mail.emailTo(email, /Reset/);
     const { page } = await web.open(link);
