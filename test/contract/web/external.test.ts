@@ -75,7 +75,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
       provider.visitedBy(google);
       const tab = await web.open(`${url}/sign-in`, await web.newBrowser());
       await press(tab.page, CONTINUE);
-      await see(tab.page, "Sign in once as before, then Google is connected.");
+      await see(tab.page, "Sign in once the way you usually do, and Google will be connected.");
       return tab;
     };
     const stranger = await arrive();
@@ -98,7 +98,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     provider.visitedBy(googleAccount({ email, hd: "example.com" }));
     const { page } = await web.open(`${url}/sign-in`);
     await press(page, CONTINUE);
-    await see(page, "Sign in once as before, then Google is connected.");
+    await see(page, "Sign in once the way you usually do, and Google will be connected.");
     const theirs = `${randomUUID()}@example.com`;
     provider.visitedBy(undefined);
     await press(page, "Continue with GitHub");
@@ -117,7 +117,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     provider.visitedBy(googleAccount({ email, hd: "example.com" }));
     const tab = await web.open(`${url}/sign-in`);
     await press(tab.page, CONTINUE);
-    await see(tab.page, "Sign in once as before, then Google is connected.");
+    await see(tab.page, "Sign in once the way you usually do, and Google will be connected.");
     expect(tab.page.url()).toBe(`${url}/external`);
     await tab.page.reload();
     await see(tab.page, "The provider has not answered. Please begin again.");
