@@ -35,6 +35,8 @@ const MAX_REFUSALS = 10_000;
  * change.
  */
 const MAX_ATTEMPTS = 5;
+/** Time in which other processes book a call that has ended, in ms: five times their interval. */
+const OTHERS_SETTLE_MS = 100;
 /** Maximum number of calls that one statement reserves for. */
 const MAX_TOGETHER = 20;
 
@@ -74,8 +76,8 @@ type WaitingCall = {
   /** Other calls were asked for while it waited. */
   hasWaited: boolean;
   attempts: number;
-  /** Calls that have ended were booked for it. */
-  hasSettled: boolean;
+  /** How often it has asked again because calls that have ended may not have been booked. */
+  rounds: number;
   answer: PromiseWithResolvers<BudgetReservation | undefined>;
 };
 
@@ -212,6 +214,7 @@ export function createBudgetGate(deps: GateDeps) {
       for (const call of behind) call.hasWaited = true;
       const counted = await withCounters(callsThat("add counters"));
       const settled = await withSettled(callsThat("settle calls"));
+      askLater(callsThat("wait for others"));
       waiting.unshift(...counted, ...settled, ...behind);
     } catch (error) {
       for (const { answer } of calls) answer.reject(error);
@@ -227,8 +230,18 @@ export function createBudgetGate(deps: GateDeps) {
   /** Books the calls that have ended, for calls that find too much held. */
   async function withSettled(calls: readonly WaitingCall[]): Promise<readonly WaitingCall[]> {
     if (calls.length > 0) await settleEnded();
-    for (const call of calls) call.hasSettled = true;
+    for (const call of calls) call.rounds++;
     return calls;
+  }
+
+  /** Lets calls ask once more when other processes have booked those of theirs that have ended. */
+  function askLater(calls: readonly WaitingCall[]): void {
+    if (calls.length === 0) return;
+    for (const call of calls) call.rounds++;
+    setTimeout(() => {
+      waiting.push(...calls);
+      void reserveWaiting();
+    }, OTHERS_SETTLE_MS);
   }
 
   /** Whether a call without counters may ask once more. If not, it is answered. */
@@ -312,7 +325,7 @@ export function createBudgetGate(deps: GateDeps) {
       refuseAgain(request, metrics);
       try {
         const answer = Promise.withResolvers<BudgetReservation | undefined>();
-        const call = { request, periods, metrics, signal, answer, attempts: 0, hasSettled: false };
+        const call = { request, periods, metrics, signal, answer, attempts: 0, rounds: 0 };
         waiting.push({ ...call, hasWaited: isReserving });
         void reserveWaiting();
         return await answer.promise;
@@ -340,18 +353,19 @@ const isHeld = ({ rules, isUnpriced, granted, counters }: ReserveOutcome, least:
 const requestsOf = (calls: readonly WaitingCall[]) => calls.map(({ request }) => request);
 
 /**
- * What follows for a call. It asks again if calls before it may have taken what it needs, and once
- * more if only calls in progress are in the way: some may have ended, such as the one before in the
- * same conversation, and wait to be booked.
+ * What follows for a call. It asks again if calls before it may have taken what it needs. If only
+ * calls in progress are in the way, it asks twice more: some may have ended, such as the one before
+ * in the same conversation, and wait to be booked in this process or in another one.
  */
-type NextStep = "answer" | "add counters" | "settle calls" | "ask again";
+type NextStep = "answer" | "add counters" | "settle calls" | "wait for others" | "ask again";
 
-function nextStepAfter({ request, hasSettled }: WaitingCall, outcome: ReserveOutcome): NextStep {
+function nextStepAfter({ request, rounds }: WaitingCall, outcome: ReserveOutcome): NextStep {
   const { rules, counters, isUnpriced, isBehind, granted } = outcome;
   if (isUnpriced) return "answer";
   if (counters.length < rules) return "add counters";
   if (isBehind && granted === null) return "ask again";
-  return !hasSettled && isHeld(outcome, request.least) ? "settle calls" : "answer";
+  if (!isHeld(outcome, request.least)) return "answer";
+  return (["settle calls", "wait for others"] as const)[rounds] ?? "answer";
 }
 
 /** Maximum cost of a call over all of its models; undefined if one has no price. */

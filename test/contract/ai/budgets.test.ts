@@ -297,7 +297,7 @@ describe("A call under a budget", () => {
     const refused = await account.post(path, completionOf("5 tokens"));
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "5"]);
     expect(refused.headers.get("x-should-retry")).toBeNull();
-    expect(refused.body.error.message).toContain("other calls");
+    expect(refused.body.error.message).toContain("calls in progress");
     leaving.abort();
     await settledBudget(account);
     await until("the call to pass", async () => {

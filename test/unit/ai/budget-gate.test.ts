@@ -203,7 +203,22 @@ test("Budget gate: books calls that have ended before it refuses one because of 
   const before = count("reserve_budgets");
   for (let i = 0; i < 3; i++)
     await expect(reserve("hello", 500)).rejects.toThrow("reserved for calls in progress");
-  expect(count("reserve_budgets")).toBe(before + 2);
+  // at once, with what this process has booked, and with what others have; then the refusal is known
+  expect(count("reserve_budgets")).toBe(before + 3);
+});
+
+test("Budget gate: a call gets what another process books shortly afterwards", async () => {
+  const store = await openMigrated();
+  const settled = vi.fn(async () => {});
+  const { gate, reserve, count, userId } = await openGate(store, undefined, undefined, settled);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 1_000 });
+  gate.forget();
+  await reserve("hello", 500);
+  const asked = count("reserve_budgets");
+  const next = reserve("hello", 500);
+  await until("the second attempt", () => count("reserve_budgets") === asked + 2);
+  await store.fork().execute("update budget_counters set used = used + 1, reserved = 0");
+  expect(await next).toMatchObject({ outputTokens: 500 });
 });
 
 test("Budget gate: a call that is too large does not mark a budget as used up while most of it is left", async () => {
