@@ -339,7 +339,7 @@ export async function changeKept(page: Page, from: string, to: string): Promise<
       const database = await done(indexedDB.open(name));
       const store = database.transaction("conversations", "readwrite").objectStore("conversations");
       for (const each of await done(store.getAll()))
-        await done(store.put(JSON.parse(JSON.stringify(each).replaceAll(${JSON.stringify(from)}, ${JSON.stringify(to)}))));
+        await done(store.put(JSON.parse(JSON.stringify(each).replaceAll(${JSON.stringify(from)}, () => ${JSON.stringify(to)}))));
       database.close();
     }
   })()`);

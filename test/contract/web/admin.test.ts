@@ -388,6 +388,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await press(dialog, "Suspend");
     await see(page, "Done.");
     expect((await web.app.login(user.email)).body.code).toBe("ACCOUNT_SUSPENDED");
+    await page.locator("td .chip:visible", { hasText: "suspended" }).waitFor(); // the list is read again
     await choose("Reinstate");
     await page.locator("td .chip:visible", { hasText: "active" }).waitFor();
     expect((await web.app.login(user.email)).status).toBe(200);

@@ -136,21 +136,18 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
   const cases = (["light", "dark"] as const).flatMap((scheme) =>
     VARIANTS.map((variant) => ({ scheme, ...variant })),
   );
-  const pages: { light?: Promise<Page>; dark?: Promise<Page> } = {};
-  /** The page of a scheme, whose content each look replaces. */
-  const pageIn = (colorScheme: "light" | "dark") => {
-    pages[colorScheme] ??= web.open("/sign-in").then(async ({ page }) => {
-      await seeHeading(page, "Sign in");
-      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-      return page;
-    });
-    return pages[colorScheme];
+  /** A page in a scheme, whose content each look replaces. */
+  const openIn = async (colorScheme: "light" | "dark"): Promise<Page> => {
+    const { page } = await web.open("/sign-in");
+    await seeHeading(page, "Sign in");
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    return page;
   };
 
   test.for(cases)(
     "$name, $scheme scheme: every state has the same colour family and readable text",
     async ({ scheme, html, family }) => {
-      const page = await pageIn(scheme);
+      const page = await openIn(scheme);
       for (const state of Object.keys(STATES)) {
         const look = await lookOf(page, html, state);
         expect(isOf(meaningOf(look), family), `${state}: ${meaningOf(look)}`).toBe(true);
@@ -163,7 +160,7 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
   test.for(cases)(
     "$name, $scheme scheme: the focus ring has its colour",
     async ({ scheme, html, family, ring: expected = family }) => {
-      const { ring } = await lookOf(await pageIn(scheme), html, "focused");
+      const { ring } = await lookOf(await openIn(scheme), html, "focused");
       const shadows = ring.match(/rgba?\([^)]*\)/g) ?? []; // the last one is the ring
       expect(shadows.length).toBeGreaterThan(0);
       const seen = familyOf(rgbOf(shadows.at(-1) ?? ""));
