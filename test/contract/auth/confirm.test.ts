@@ -111,7 +111,7 @@ test("AuthService/Confirm: applies the same rules over gRPC", async () => {
   const { user, headers } = await app.signIn();
   const auth = app.grpc(AuthService);
   await expect(auth.confirm({ password: WRONG_PASSWORD }, { headers })).rejects.toThrow("wrong");
-  await expect(auth.confirm({}, { headers })).rejects.toThrow("must be given");
+  await expect(auth.confirm({}, { headers })).rejects.toThrow("is required");
   const { confirmedUntil } = await auth.confirm({ password: user.password }, { headers });
   expect(confirmedUntil).toBeDefined();
 });

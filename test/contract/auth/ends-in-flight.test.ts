@@ -62,7 +62,7 @@ const WAYS: { way: string; begin: (account: SignedIn) => Promise<SignIn[]> }[] =
     way: "a code by e-mail",
     async begin({ user: { email } }) {
       await app.httpClient().post("/auth/email-code", { email });
-      const { text = "" } = await app.mail.emailTo(email, /Your code/);
+      const { text = "" } = await app.mail.emailTo(email, /sign-in code/);
       const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
       return times(
         4,

@@ -174,7 +174,7 @@ test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the dev
     state: state as string,
     iss: iss as string,
   };
-  await expect(finishExternal(answer)).rejects.toThrow("begin again");
+  await expect(finishExternal(answer)).rejects.toThrow("start again");
   const { deviceToken } = begun;
   const { user, accessToken } = await finishExternal({ ...answer, deviceToken });
   expect([user?.email, typeof accessToken]).toEqual([account.email, "string"]);

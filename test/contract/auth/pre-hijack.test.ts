@@ -19,7 +19,7 @@ const askForCode = (email: string, browser = app.httpClient()) =>
   browser.post("/auth/email-code", { email });
 
 async function codeMailedTo(email: string) {
-  const { text = "", token } = await app.mail.emailTo(email, /Your code/);
+  const { text = "", token } = await app.mail.emailTo(email, /sign-in code/);
   const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
   return { code, token };
 }

@@ -31,7 +31,7 @@ test("GET /openapi.json: spells fields as in JSON, and other words as on the wir
   const own = Object.entries(paths).filter(([path]) => !path.startsWith("/v1/"));
   const text = JSON.stringify([own, components]);
   const words = [...new Set(text.match(/`[a-z]+_[a-z_]+`/g))];
-  expect(words).toEqual(["`access_denied`"]); // an error of OAuth, which a provider sends
+  expect(words).toEqual(["`access_denied`", "`insufficient_quota`"]); // errors of OAuth and of OpenAI's API
   expect(text).not.toContain("accessDenied");
   expect(text).toContain("`tempToken`");
 });

@@ -104,7 +104,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await press(page, "Continue with GitHub");
     await see(page, "The sign-in with this provider did not succeed.");
     provider.visitedBy(githubAccount(theirs, true));
-    await press(page, "Begin again");
+    await press(page, "Start again");
     await press(page, "Continue with GitHub");
     await page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
     await goTo(page, "/account/security");
@@ -120,8 +120,8 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await see(tab.page, "Sign in once the way you usually do, and Google will be connected.");
     expect(tab.page.url()).toBe(`${url}/external`);
     await tab.page.reload();
-    await see(tab.page, "The provider has not answered. Please begin again.");
-    await press(tab.page, "Begin again");
+    await see(tab.page, "The provider did not respond. Please start again.");
+    await press(tab.page, "Start again");
     await see(tab.page, CONTINUE);
   });
 

@@ -76,7 +76,8 @@ const mailboxOf = (emailsTo: (address: string) => Promise<MailboxEmail[]>) => ({
 });
 
 async function parse(raw: Buffer | string) {
-  const email = await PostalMime.parse(raw);
+  const parsed = await PostalMime.parse(raw);
+  const email = { ...parsed, text: parsed.text?.replaceAll("\r\n", "\n") }; // as written
   const link = /https?:\/\/\S+#token=(\S+)/.exec(email.text ?? "");
   return { ...email, link: link?.[0], token: link?.[1] };
 }
