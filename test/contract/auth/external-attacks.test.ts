@@ -308,7 +308,9 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
     expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
   });
 
-  test.each(["ID.", ".ID", "a..ID", "!#$%&'*+/=?^_`{|}~-ID"])(
+  // smtp-server, which receives the mail of other deployments, refuses two dots even in quotes
+  const twoDots = process.env.TEST_MODE === "embedded" ? ["a..ID"] : [];
+  test.each(["ID.", ".ID", ...twoDots, "!#$%&'*+/=?^_`{|}~-ID"])(
     "an address with %s before the @ makes an account that its mailbox opens without the provider",
     async (localPart) => {
       const email = `${localPart.replace("ID", randomUUID())}@gmail.com`;
