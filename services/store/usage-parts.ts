@@ -188,8 +188,8 @@ export async function closeDay(db: Db, days: Days): Promise<boolean> {
 /**
  * Sums up the closed days of a period by API key, unless that has been done and no day has changed
  * since. Sums of periods that end earlier are deleted.
- * @throws Error if another process does the same, or if it times out: see `isLockTimeout`. An
- * erasure of a user may wait for this statement, and this statement for the user.
+ * @throws Error if another process does the same, or if it times out waiting for a lock: see
+ * `isLockTimeout`. This transaction and the erasure of a user may wait for each other.
  */
 export async function closePeriod(db: Db, period: Days): Promise<void> {
   if (!(await findPeriodVersion(db, period))) return;
