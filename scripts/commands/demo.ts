@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { listenNear } from "../simulators/listen.ts";
 import { writePlaces } from "../simulators/places.ts";
 import { CLIENT, startSignInProvider } from "../simulators/sign-in-provider.ts";
 import { SIMULATED_DIALECTS, startProviderSimulator } from "../simulators/simulator.ts";
@@ -28,6 +29,13 @@ const INVENTED_PRICES: Record<string, object> = {
 /** Aliases, by the names that the providers give to their targets. */
 const ALIASES = { support: ["gpt-6.1-terra", "claude-haiku-5-5"], reports: ["claude-sonnet-5-5"] };
 const PORT = Number(process.env.PORT || 3_000);
+/**
+ * The ports that follow, if they are free. A restart needs the same ones: identities and the
+ * webhook are stored with them.
+ */
+const [SIGN_IN_PORT, WEBHOOK_PORT] = [1, 2, 3]
+  .map((distance) => PORT + distance)
+  .filter((port) => String(port) !== process.env.GRPC_PORT);
 const FOLDER = mkdtempSync(join(tmpdir(), "gatehouse-demo-"));
 const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 
@@ -44,7 +52,7 @@ const signIn = await startSignInProvider({
     { sub: "nora", name: "Nora Lind", email: "nora.lind@example.org" },
     { sub: "ursula", name: "Ursula Lang", email: USER },
   ],
-  port: PORT + 1, // the same after a restart: identities are stored under its address
+  port: SIGN_IN_PORT,
 });
 const provider = {
   ...{ id: "demo", name: "Demo provider", kind: "oidc", issuer: signIn.issuer, emails: "trusted" },
@@ -117,10 +125,7 @@ async function startWebhookReceiver(): Promise<string> {
   const server = createServer((request, response) => {
     request.resume().on("end", () => response.writeHead(204).end());
   });
-  const port = PORT + 2; // the same after a restart: the webhook is stored with it
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject).listen(port, "127.0.0.1", resolve);
-  });
+  const origin = await listenNear(server, WEBHOOK_PORT);
   server.unref();
-  return `http://127.0.0.1:${port}/alerts`;
+  return `${origin}/alerts`;
 }

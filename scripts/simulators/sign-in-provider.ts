@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from "jose";
+import { listenNear } from "./listen.ts";
 import { CHOICE, choicePage, formPage } from "./sign-in-pages.ts";
 
 /** The only client of a simulated provider. */
@@ -60,7 +60,7 @@ export async function startSignInProvider({
   announcesIss?: boolean;
   isSecret?: (secret: string) => boolean | Promise<boolean>;
   people?: readonly SimulatedAccount[];
-  port?: number;
+  port?: number | undefined;
 } = {}) {
   const keys = await generateKeyPair("RS256");
   const jwk = { ...(await exportJWK(keys.publicKey)), kid: "one", alg: "RS256", use: "sig" };
@@ -197,11 +197,7 @@ export async function startSignInProvider({
   const server = http.createServer((request, response) => {
     handle(request, response).catch(() => response.writeHead(500).end());
   });
-  await new Promise<void>((resolve) => {
-    server.once("error", () => server.listen(0, "127.0.0.1", resolve)); // the port is in use
-    server.listen(port, "127.0.0.1", resolve);
-  });
-  issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  issuer = await listenNear(server, port);
   return {
     issuer,
     requests,

@@ -3,7 +3,6 @@ import http, {
   type IncomingMessage,
   type ServerResponse,
 } from "node:http";
-import type { AddressInfo } from "node:net";
 import { anthropicEncoder } from "./anthropic.ts";
 import {
   type ChatRequest,
@@ -16,6 +15,7 @@ import {
 import { EMBEDDING_MODELS, embed } from "./embeddings.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleEncoder } from "./google.ts";
+import { listenNear } from "./listen.ts";
 import { MALFORMED } from "./malformed-cases.ts";
 import { mistralEncoder, openaiEncoder } from "./openai.ts";
 import { responsesEncoder } from "./responses.ts";
@@ -159,8 +159,7 @@ export async function startProviderSimulator({
     response.on("error", () => {});
     handle(request, response).catch((error) => response.writeHead(500).end(String(error)));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = await listenNear(server);
   return {
     /** The origin. */
     url,

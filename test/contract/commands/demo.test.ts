@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { createServer } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
 import { NOTICE } from "../../../scripts/simulators/voice.ts";
 import { freePort } from "../../support/network/sockets.ts";
 import { startProcess } from "../../support/processes/processes.ts";
@@ -9,8 +10,22 @@ import { until } from "../../support/until.ts";
 // biome-ignore lint/suspicious/noExplicitAny: the assertions check it
 const json = async (answer: Response): Promise<any> => answer.json();
 
+/**
+ * Ports for the demo whose neighbours are in use: it prefers those for its sign-in provider and the
+ * receiver of its webhook.
+ */
+async function crowdedPorts() {
+  const port = Number(await freePort());
+  const neighbour = createServer();
+  await new Promise<void>((resolve, reject) => {
+    neighbour.once("error", reject).listen(port + 2, "127.0.0.1", resolve);
+  });
+  onTestFinished(() => void neighbour.close());
+  return { PORT: String(port), GRPC_PORT: String(port + 1) };
+}
+
 test("npm run demo: prints an address and two working accounts, with a history, passkeys and a sign-in provider", async () => {
-  const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), SMTP_URL: "smtp://a:1" };
+  const env = { DATA_DIR: temporaryFolder(), SMTP_URL: "smtp://a:1", ...(await crowdedPorts()) };
   const demo = await startProcess(env, "scripts/commands/demo.ts");
   await until("the accounts", () => /password of both: +(\S+)/.test(demo.output()));
   const emails = demo.output().match(/\S+@example\.com/g) ?? [];
