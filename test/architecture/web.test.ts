@@ -1,9 +1,10 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { create, ScalarType } from "@bufbuild/protobuf";
+import { create, type DescMethod, ScalarType } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { violationsOf } from "../../services/platform/rpc/validation.ts";
 import { messages, violationKey } from "../../web/src/messages/index.ts";
@@ -19,11 +20,15 @@ const NOT_TYPED = [
   "purpose",
   "refreshToken",
   "role",
+  "scope",
   "sort",
   "state",
   "status",
   "tempToken",
+  "unit",
 ];
+/** Texts that are typed with commas between them. */
+const TYPED_LISTS = ["events", "models"];
 const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
 const TERMS = "must be true: the terms have to be accepted";
 /** What the group of a pattern matches in a file. */
@@ -42,21 +47,34 @@ test("Web app: has a message for every error code of API and client, and for no 
 });
 
 test("Web app: has a message for every violation of a form field", () => {
-  const methods = [AdminService, AuthService, UserService].flatMap((service) => service.methods);
+  const methods = [AdminService, AuthService, UserService]
+    .flatMap((service) => service.methods as DescMethod[])
+    .concat([AIService.method.setBudget, AIService.method.adjustBudget]);
   const byRule = methods.flatMap(({ input }) => {
     const typed = input.fields.filter(
       (f) => f.scalar === ScalarType.STRING && !NOT_TYPED.includes(f.localName),
     );
-    return typed.flatMap(({ localName }) =>
-      BAD.flatMap((value) => violationsOf(input, create(input, { [localName]: value } as never)))
-        .filter(({ field }) => field === localName)
+    const lists = input.fields.filter(
+      (f) => f.fieldKind === "list" && TYPED_LISTS.includes(f.localName),
+    );
+    const values = [
+      ...typed.flatMap(({ localName }) => BAD.map((value) => ({ [localName]: value }))),
+      ...lists.flatMap(({ localName }) => [[], ["x y"]].map((value) => ({ [localName]: value }))),
+    ];
+    return values.flatMap((value) =>
+      violationsOf(input, create(input, value as never))
+        .filter(({ field }) => field.replace(/\[0\]$/, "") === Object.keys(value)[0])
         .map(({ message }) => message),
     );
   });
-  const byOperation = ["accounts", "auth", "devices", "user", "webhooks"].flatMap((folder) =>
-    readdirSync(`services/${folder}`).flatMap((name) =>
-      textsIn(`services/${folder}/${name}`, /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g),
-    ),
+  const byOperation = ["accounts", "ai/budgets", "auth", "devices", "user", "webhooks"].flatMap(
+    (folder) =>
+      readdirSync(`services/${folder}`).flatMap((name) =>
+        textsIn(
+          `services/${folder}/${name}`,
+          /(?:invalid\(.*|return |[?:] )"((?:must|is) [^"]+)"/g,
+        ),
+      ),
   );
   const possible = [...byRule, ...byOperation, TERMS].filter(
     (message) => !message.startsWith("value is empty"),

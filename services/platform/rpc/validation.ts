@@ -54,6 +54,7 @@ const WORDINGS: [RegExp, string][] = [
     "must be from $1 to $2",
   ],
   [/^must contain at least 1 item\(s\)$/, "must not be empty"],
+  [/^does not match regex pattern `\^\[0-9\].*$/, "must be a number such as 20 or 0.50"],
 ];
 
 function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {

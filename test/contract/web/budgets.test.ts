@@ -1,6 +1,7 @@
 import { test } from "vitest";
 import {
   CHROMIUM,
+  chooseLanguage,
   describeWeb,
   expectAccessible,
   goTo,
@@ -18,7 +19,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Whose calls").selectOption("admin-role");
     await submit(dialog, { Limit: "twenty" }, "Set the budget");
-    await see(dialog, "does not match");
+    await see(dialog, "Enter a number such as 20 or 0.50.");
     await submit(dialog, { Limit: "20" }, "Set the budget");
     await see(page, "The budget has been set.");
     const row = page.getByRole("listitem").filter({ hasText: "Each administrator" });
@@ -30,6 +31,28 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await press(row, "Change");
     await press(dialog, "Delete the budget");
     await see(page, "Nothing to show.");
+  });
+
+  test("in German, limits are typed and shown with a comma", async () => {
+    const { page } = await web.signInAdmin();
+    await chooseLanguage(page, "Deutsch");
+    await goTo(page, "/admin/budgets");
+    const dialog = page.getByRole("dialog");
+    for (const [unit, typed, limit] of [
+      ["cost", "1.250,50", "1.250,50\u00a0$"],
+      ["tokens", "10.000", "10.000 Tokens"],
+    ] as const) {
+      await press(page, "Neues Budget");
+      await dialog.getByLabel("Wessen Aufrufe").selectOption("admin-role");
+      await dialog.getByLabel("Was begrenzt wird").selectOption(unit);
+      await submit(dialog, { Limit: typed }, "Budget festlegen");
+      const row = page.getByRole("listitem").filter({ hasText: limit });
+      await see(row, `${limit} im Monat`);
+      await press(row, "Ändern");
+      await submit(dialog, { Limit: "0,5" }, "Speichern");
+      if (unit === "cost") await see(page, "0,50\u00a0$ im Monat");
+      else await see(dialog, "ganze Zahl");
+    }
   });
 
   test("an administrator finds the person of a new budget in its dialog", async () => {

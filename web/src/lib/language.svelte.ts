@@ -79,14 +79,33 @@ export function time(
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
 
-/** A number, shortened from ten million on, like 27.6M. */
+/** A number, shortened from one million on, like 27.6M. */
 export const shortNumber = (value: number) =>
-  value < 10_000_000
+  value < 1_000_000
     ? number(value)
     : new Intl.NumberFormat(state.language, {
         notation: "compact",
-        maximumFractionDigits: 1,
+        maximumSignificantDigits: 3,
       }).format(value);
+
+/** A number as short as possible, like 500K, for axes. */
+export const shortAmount = (value: number) =>
+  new Intl.NumberFormat(state.language, { notation: "compact" }).format(value);
+
+/** A decimal of the service, such as 0.5, as it is typed in the language of the page. */
+export const typedDecimal = (value: string) =>
+  state.language === "de" ? value.replace(".", ",") : value;
+
+/** Groups of thousands, such as 10,000. */
+const GROUPED = { en: /^[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/, de: /^[1-9]\d{0,2}(\.\d{3})+(,\d*)?$/ };
+
+/** A decimal as the service reads it, from one that was typed in the language of the page. */
+export function readDecimal(typed: string): string {
+  const text = typed.trim();
+  const group = state.language === "de" ? "." : ",";
+  const plain = GROUPED[state.language].test(text) ? text.replaceAll(group, "") : text;
+  return plain.replace(",", ".");
+}
 
 /**
  * An amount of money, rounded for reading.
@@ -115,7 +134,9 @@ export const changeText = (change: number) =>
     style: "percent",
     signDisplay: "exceptZero",
     maximumFractionDigits: Math.abs(change) < 0.1 ? 1 : 0,
-  }).format(change);
+  })
+    .format(change)
+    .replace("-", "\u2212");
 
 /** Several names in one text, such as "Ann, Ben and 2 others". */
 export const listText = (names: readonly string[]) =>

@@ -207,6 +207,19 @@ export const errors = {
     "enter {0} to {1} characters",
     "geben Sie {0} bis {1} Zeichen ein",
   ],
+  "violations.must be a number such as {0} or {1}.{2}": [
+    "enter a number such as 20 or 0.50",
+    "geben Sie eine Zahl wie 20 oder 0,50 ein",
+  ],
+  "violations.must be at most {0},{1},{2}, with at most nine decimal places": [
+    "enter at most 1,000,000, with at most nine decimal places",
+    "geben Sie höchstens 1.000.000 ein, mit höchstens neun Nachkommastellen",
+  ],
+  "violations.must be a whole number of tokens, at most {0},{1},{2},{3},{4},{5}": [
+    "enter a whole number of tokens",
+    "geben Sie eine ganze Zahl von Tokens ein",
+  ],
+  "violations.must not be empty": ["fill in this field", "füllen Sie dieses Feld aus"],
   "violations.must be in the future": [
     "choose a time in the future",
     "wählen Sie einen Zeitpunkt in der Zukunft",
@@ -225,8 +238,8 @@ export const errors = {
     "bilden Sie es nicht aus Ihrer E-Mail-Adresse, Ihrem Namen oder dem Namen dieses Dienstes",
   ],
   "violations.must be {0} to {1} characters, without control characters": [
-    "enter {0} to {1} characters",
-    "geben Sie {0} bis {1} Zeichen ein",
+    "fill in this field, with at most {1} characters",
+    "füllen Sie dieses Feld aus, mit höchstens {1} Zeichen",
   ],
   "violations.must be at least {0} characters": [
     "fill in this field",
