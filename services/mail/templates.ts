@@ -223,7 +223,7 @@ export function createRenderEmail(brand: MailBrand): RenderEmail {
     const values: LayoutValues = {
       ...{ ...parts, language, subject: escapeHtml(subject), app: escapeHtml(brand.appName) },
       logo: logo
-        ? `<img src="cid:${LOGO_CID}" alt="" width="28" height="28" style="${LOGO}">\n`
+        ? `<img src="cid:${LOGO_CID}" alt="" height="28" style="${LOGO};max-width:200px">\n`
         : toMark(brand),
     };
     const html = layout.replace(

@@ -26,7 +26,7 @@ export const commonVariables = {
     "Accent colour of the installation. Readable darker and lighter shades are derived from it.",
   ),
   appLogo: optional(text).describe(
-    "Logo of the installation: a square SVG or PNG file of at most 256 KiB. E-mails show only a PNG.",
+    "Logo of the installation: an SVG or PNG file of at most 256 KiB, square or up to four times as wide as high. E-mails show only a PNG.",
   ),
   termsUrl: optional(kind.linkUrl).describe(
     "URL of the terms of use, linked in the web app and in e-mails.",
