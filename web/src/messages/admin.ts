@@ -22,7 +22,7 @@ export const admin = {
   ],
 
   "users.title": ["Users", "Benutzer"],
-  "users.search": ["Search by name or e-mail address", "Suche nach Name oder E-Mail-Adresse"],
+  "users.search": ["Search by name or e-mail address", "Name oder E-Mail-Adresse suchen"],
   "users.role": ["Role", "Rolle"],
   "users.user": ["User", "Benutzer"],
   "users.admin": ["Administrator", "Administrator"],
@@ -109,7 +109,7 @@ export const admin = {
   "user.impersonate": ["Sign in as this user", "Als dieser Benutzer anmelden"],
   "user.reason": ["Reason, for the audit log", "Grund, für das Audit-Protokoll"],
   "banner.text": ["{admin} is acting as {user}.", "{admin} handelt als {user}."],
-  "banner.left": ["{time} left", "noch {time}"],
+  "banner.left": ["{time} left", "Noch {time}"],
   "banner.leave": ["Back to your account", "Zurück zu Ihrem Konto"],
 
   "audit.title": ["Audit log", "Audit-Protokoll"],
@@ -138,7 +138,7 @@ export const admin = {
   "emails.retried": ["The e-mail has been queued again.", "Die E-Mail wurde wieder eingereiht."],
   "emails.attempts": ["attempts: {attempts}", "Versuche: {attempts}"],
   "allKeys.title": ["All API keys", "Alle API-Schlüssel"],
-  "allKeys.search": ["Search by name or hint", "Suche nach Name oder Kennung"],
+  "allKeys.search": ["Search by name or hint", "Name oder Kennung suchen"],
   "allKeys.state": ["State", "Zustand"],
   "allKeys.owner": ["Owner", "Inhaber"],
   "budgets.title": ["Budgets", "Budgets"],
@@ -161,7 +161,7 @@ export const admin = {
   "budgets.limitField": ["Limit", "Limit"],
   "budgets.limitHint": [
     "An amount such as 20 or 0.50, or a number of tokens.",
-    "Ein Betrag wie 20 oder 0.50, oder eine Anzahl Tokens.",
+    "Ein Betrag wie 20 oder 0,50, oder eine Anzahl Tokens.",
   ],
   "budgets.alertPercent": [
     "E-mail a warning at this percentage",
