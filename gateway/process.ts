@@ -58,7 +58,7 @@ async function start(config: Config): Promise<void> {
   const services = await (servicesUrl
     ? connectServices(servicesUrl, config, options)
     : openServices(config, options));
-  const [{ createGateway }, { isWebBuilt }] = await Promise.all([
+  const [{ createGateway }, { servesWeb }] = await Promise.all([
     import("./server.ts"),
     import("./web.ts"),
   ]);
@@ -87,7 +87,7 @@ async function start(config: Config): Promise<void> {
   const served = {
     rest: url,
     grpc: grpcServer && `${grpcHost}:${grpcServer.port}`,
-    hasWeb: config.web && isWebBuilt,
+    hasWeb: servesWeb(config),
   };
   if (link) link.announce(served);
   else printBanner(config, served, services.setupToken);

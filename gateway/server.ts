@@ -32,7 +32,7 @@ import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, createRefusal, toHttpError } from "./transcode/errors.ts";
 import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { addDocs, addPages, addWeb, addWellKnown, isWebBuilt } from "./web.ts";
+import { addDocs, addPages, addWeb, addWellKnown, servesWeb } from "./web.ts";
 
 /** Time limits, in ms. Tests use shorter ones. */
 const TIME_LIMITS = {
@@ -122,7 +122,7 @@ export function createGateway(options: GatewayOptions) {
   addExternal(app, config);
   if (config.docs) addDocs(app, config, config.publicUrl);
   addWellKnown(app, config);
-  if (config.web && isWebBuilt) navigation.sendPage = addWeb(app, config, config.publicUrl);
+  if (servesWeb(config)) navigation.sendPage = addWeb(app, config, config.publicUrl);
   else addPages(app, config);
   return {
     app,

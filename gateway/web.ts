@@ -15,12 +15,6 @@ const DOCS = "pages";
 const MAILED = ["/verify-email", "/reset-password", "/not-me", "/email-code"];
 /** The path of the link in e-mails about the security of an account. */
 const FORGOTTEN = "/forgot-password";
-/**
- * The path where password managers look for the change-password form (W3C, "A Well-Known URL for
- * Changing Passwords"), and the relative URL of that form, since `PUBLIC_URL` may have a path.
- */
-const CHANGE_PASSWORD = "/.well-known/change-password";
-const CHANGE_PASSWORD_FORM = "../account/security";
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
@@ -28,8 +22,8 @@ const TYPES: Record<string, string> = {
   ".svg": "image/svg+xml",
   ".woff2": "font/woff2",
 };
-/** The page of the app on which passkeys are added and removed. */
-const PASSKEY_PAGE = "/account/security";
+/** The page of the app on which passwords are changed, and passkeys added and removed. */
+const SECURITY_PAGE = "/account/security";
 /** The app's styles contain images as data: URLs, and the API returns QR codes as such. */
 const IMAGES = "img-src 'self' data:";
 const FONTS = "font-src 'self'";
@@ -40,7 +34,10 @@ type Send = (request: FastifyRequest, reply: FastifyReply) => void;
 const locate = (file: string) => new URL(file, import.meta.url);
 
 /** Whether the web app has been built (by `npm ci`). */
-export const isWebBuilt = existsSync(locate(`${APP}index.html`));
+const isWebBuilt = existsSync(locate(`${APP}index.html`));
+
+/** Whether the gateway serves the web app, and not only the pages that e-mails link to. */
+export const servesWeb = ({ web }: Pick<Config, "web">): boolean => web && isWebBuilt;
 
 /**
  * Serves the built web app: its page, which is always validated, and its assets, whose names
@@ -59,7 +56,6 @@ export function addWeb(app: FastifyInstance, brand: Brand, publicUrl: string): S
     },
   );
   for (const path of ["/", ...MAILED]) app.get(path, page);
-  app.get(CHANGE_PASSWORD, (_request, reply) => reply.redirect(CHANGE_PASSWORD_FORM, 303));
   const names = readdirSync(locate(`${APP}assets`)).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
   const assets = new Map(names.map((name) => [name, createFile(`${APP}assets/${name}`, cached)]));
@@ -105,14 +101,14 @@ const escapeHtml = (text: string) =>
   text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
 /**
- * Adds GET /.well-known/passkey-endpoints, which tells password managers where passkeys are managed
- * (W3C, "A Well-Known URL for Passkey Endpoints"), and the files in the directory `WELL_KNOWN`.
+ * Adds where password managers send people: GET /.well-known/passkey-endpoints to where passkeys
+ * are managed (W3C, "A Well-Known URL for Passkey Endpoints"), and GET /.well-known/change-password
+ * to where a password is set (W3C, "A Well-Known URL for Changing Passwords"). Also adds the files
+ * in the directory `WELL_KNOWN`.
  */
-export function addWellKnown(
-  app: FastifyInstance,
-  { appUrl, wellKnown, relyingParty }: Pick<Config, "appUrl" | "wellKnown" | "relyingParty">,
-): void {
-  const page = appUrl + PASSKEY_PAGE;
+export function addWellKnown(app: FastifyInstance, config: Config): void {
+  const { appUrl, wellKnown, relyingParty } = config;
+  const page = appUrl + SECURITY_PAGE;
   const files = new Map(readWellKnown(wellKnown));
   if (relyingParty && !files.has(PASSKEY_ENDPOINTS))
     files.set(PASSKEY_ENDPOINTS, Buffer.from(JSON.stringify({ enroll: page, manage: page })));
@@ -120,22 +116,38 @@ export function addWellKnown(
     app.get(`/.well-known/${name}`, (_request, reply) => {
       reply.header("content-type", "application/json; charset=utf-8").send(content);
     });
+  const form = passwordFormOf(config);
+  app.get("/.well-known/change-password", (_request, reply) => reply.redirect(form, 303));
+}
+
+/**
+ * The URL of the page where a password is set: in the web app, in the front end that there is
+ * instead, or else the gateway's own page that mails a link. Those of the gateway are relative,
+ * since `PUBLIC_URL` may have a path.
+ */
+function passwordFormOf(config: Pick<Config, "web" | "appUrl" | "publicUrl">): string {
+  if (servesWeb(config)) return `..${SECURITY_PAGE}`;
+  return config.appUrl === config.publicUrl ? `..${FORGOTTEN}` : config.appUrl + SECURITY_PAGE;
 }
 
 const PASSKEY_ENDPOINTS = "passkey-endpoints";
 
 /**
  * Adds GET /openapi.json, the document written by `npm run generate`, with the URL of this
- * deployment, and GET /docs, its API reference (Scalar). Scalar's script is written by `npm ci`,
- * read when it is first requested and sent from a single buffer.
+ * deployment, and GET /docs, its API reference (Scalar), whose script is written by `npm ci`. Both
+ * are read when they are first requested, and sent from a single buffer each.
  */
 export function addDocs(app: FastifyInstance, { appName }: Brand, publicUrl: string): void {
-  const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
-  document.info.title = appName;
-  document.info.contact.url = publicUrl;
-  document.servers = [{ url: publicUrl }];
-  const text = Buffer.from(JSON.stringify(document)); // one buffer for all responses
+  const write = () => {
+    const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
+    document.info.title = appName;
+    document.info.contact.url = publicUrl;
+    document.servers = [{ url: publicUrl }];
+    return Buffer.from(JSON.stringify(document));
+  };
+  let text: Buffer | undefined; // 1 MB that most processes never send, in one buffer for all responses
   app.get("/openapi.json", (_request, reply) => {
+    text ??= write();
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
   const policy = contentPolicy("'self'", "'unsafe-inline'", "'none'", IMAGES); // Scalar sets inline styles, but no inline script

@@ -111,8 +111,22 @@ describe("GET /, the web app", async () => {
   });
 });
 
-test("GET /.well-known/change-password: is 404 without the web app", async () => {
-  const server = await forTest(start(() => {}, { env: { WEB: "off" } }));
-  const answer = await server.send("GET", "/.well-known/change-password");
-  expect([answer.status, answer.body.code]).toEqual([404, "NOT_FOUND"]);
+describe("GET /.well-known/change-password without the web app", () => {
+  test("redirects to the page that mails a link, below the path of PUBLIC_URL too", async () => {
+    const server = await forTest(start(() => {}, { env: { WEB: "off" } }));
+    const { status, headers } = await server.send("GET", "/.well-known/change-password");
+    const location = headers.get("location") ?? "";
+    expect(status).toBe(303);
+    const below = new URL(location, "https://example.com/below/.well-known/change-password");
+    expect(below.href).toBe("https://example.com/below/forgot-password");
+    const { pathname } = new URL(location, `${server.url}/.well-known/change-password`);
+    expect((await browse(server.url + pathname, { accept: "text/html" })).type).toBe(HTML);
+  });
+
+  test("redirects to the security page of the front end at APP_URL", async () => {
+    const env = { WEB: "off", PUBLIC_URL: "https://api.test", APP_URL: "https://app.test" };
+    const server = await forTest(start(() => {}, { env }));
+    const { status, headers } = await server.send("GET", "/.well-known/change-password");
+    expect([status, headers.get("location")]).toEqual([303, "https://app.test/account/security"]);
+  });
 });
