@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from "jose";
+import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, importSPKI, jwtVerify } from "jose";
+import jwksRsa from "jwks-rsa";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
@@ -56,6 +57,16 @@ test("Signing keys: rotate without ending sessions, and are deleted once all tok
   const still = await refresh(kept.refreshToken);
   expect(await profile(still.accessToken)).toBe(200);
   expect(await profile(before.accessToken)).toBe(401);
+});
+
+test("Signing keys: jwks-rsa finds the key of a token by its id, and not that of another id", async () => {
+  const { user, accessToken } = await app.signIn();
+  const client = jwksRsa({ jwksUri: `${app.url}/.well-known/jwks.json` });
+  const found = await client.getSigningKey(kidOf(accessToken));
+  const key = await importSPKI(found.getPublicKey(), "EdDSA");
+  const { payload } = await jwtVerify(accessToken, key, { currentDate: app.clock.now() });
+  expect(payload).toMatchObject({ sub: user.id, amr: ["pwd"], auth_time: expect.any(Number) });
+  await expect(client.getSigningKey("other")).rejects.toThrow("other");
 });
 
 test("Signing keys: are encrypted in the database, and published without the private part", async () => {
