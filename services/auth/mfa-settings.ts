@@ -1,4 +1,3 @@
-import { generateSecret } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   assertRecentSignIn,
@@ -34,9 +33,10 @@ import { countBackupCodes, replaceBackupCodes, User } from "../store/users.ts";
 export async function setupTotp(call: SessionCall, password: string | undefined) {
   const { user } = call.principal;
   await confirmRecently(call, password);
+  const { generateSecret } = await import("otplib"); // both are large, hence loaded on first use
+  const { toDataURL } = await import("qrcode");
   const secret = generateSecret();
-  const { toDataURL } = await import("qrcode"); // large, hence loaded on first use
-  const qrCode = await toDataURL(otpauthUri(call.config, user.email, secret));
+  const qrCode = await toDataURL(await otpauthUri(call.config, user.email, secret));
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const mfaSecret = call.cipher.encrypt(secret, totpContext(user.id));

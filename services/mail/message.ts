@@ -1,4 +1,3 @@
-import MimeNode from "nodemailer/lib/mime-node";
 import type { Logo } from "../platform/process/logo-file.ts";
 import { LOGO_CID } from "./templates.ts";
 
@@ -38,12 +37,16 @@ const MAX_LINE = 998;
 const BASE64_LINE = /.{1,76}/g;
 
 /**
- * Composes a message: its headers with nodemailer, its body here. Nodemailer would break lines
- * longer than 76 characters, and links with them, and its streams took 9 % of the rate of
- * registrations.
+ * Composes a message: its headers with nodemailer, which is loaded on first use, its body here.
+ * Nodemailer would break lines longer than 76 characters, and links with them, and its streams took
+ * 9 % of the rate of registrations.
  * @param from the sender
  */
-export function composeMessage(from: OutgoingEmail["to"], email: OutgoingEmail): string {
+export async function composeMessage(
+  from: OutgoingEmail["to"],
+  email: OutgoingEmail,
+): Promise<string> {
+  const { default: MimeNode } = await import("nodemailer/lib/mime-node");
   const { to, subject, text, html, logo, messageId } = email;
   const root = new MimeNode("multipart/alternative");
   root.setHeader({ ...HEADERS, From: from, To: to, Subject: subject, "Message-ID": messageId });

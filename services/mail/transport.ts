@@ -1,7 +1,6 @@
 import { readdir, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { createTransport } from "nodemailer";
 import type { Logger } from "pino";
 import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config/config.ts";
@@ -51,7 +50,7 @@ export type MailTransport = {
   send(email: OutgoingEmail, signal: AbortSignal): Promise<void>;
   /** Resolves if e-mails can currently be delivered. */
   ping(): Promise<void>;
-  close(): void;
+  close(): Promise<void>;
 };
 
 type MailConfig = Pick<Config, "smtpUrl" | "mailFrom" | "publicUrl" | "dataDir">;
@@ -65,28 +64,35 @@ export function createMailTransport(
   const { smtpUrl, mailFrom, dataDir } = config;
   if (!smtpUrl) return createFolderTransport(folderOf(dataDir), mailFrom, log);
   const server = { url: withName(smtpUrl, config), requireTLS: needsTls(smtpUrl) };
-  const pool = createTransport({
-    ...server,
-    pool: true,
-    maxConnections: MAX_CONNECTIONS,
-    maxMessages: EMAILS_PER_CONNECTION,
-    connectionTimeout: setupMs,
-    greetingTimeout: stepMs,
-    socketTimeout: stepMs,
-  });
-  const probe = createTransport({
-    ...server,
-    connectionTimeout: PING_MS,
-    greetingTimeout: PING_MS,
-    socketTimeout: PING_MS,
-  });
+  const open = async () => {
+    const { createTransport } = await import("nodemailer");
+    const pool = createTransport({
+      ...server,
+      pool: true,
+      maxConnections: MAX_CONNECTIONS,
+      maxMessages: EMAILS_PER_CONNECTION,
+      connectionTimeout: setupMs,
+      greetingTimeout: stepMs,
+      socketTimeout: stepMs,
+    });
+    const probe = createTransport({
+      ...server,
+      connectionTimeout: PING_MS,
+      greetingTimeout: PING_MS,
+      socketTimeout: PING_MS,
+    });
+    return { pool, probe };
+  };
+  let opened: ReturnType<typeof open> | undefined; // on first use, since the library is large
+  const transports = () => (opened ??= open());
   return {
     async send(email, signal) {
+      const { pool } = await transports();
       const envelope = { from: mailFrom.address, to: [email.to] }; // a text would be split at commas
-      await pool.sendMail({ envelope, raw: composeMessage(mailFrom, email), signal });
+      await pool.sendMail({ envelope, raw: await composeMessage(mailFrom, email), signal });
     },
-    ping: async () => void (await probe.verify()),
-    close: () => pool.close(),
+    ping: async () => void (await (await transports()).probe.verify()),
+    close: async () => (await opened)?.pool.close(),
   };
 }
 
@@ -129,13 +135,13 @@ function createFolderTransport(
   return {
     async send(email) {
       const file = join(folder, `${email.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
-      await writeFile(`${file}.tmp`, composeMessage(from, email), { mode: 0o600 });
+      await writeFile(`${file}.tmp`, await composeMessage(from, email), { mode: 0o600 });
       await rename(`${file}.tmp`, file); // so that readers never see a partial file
       const link = /https?:\/\/\S+#token=\S+/.exec(email.text)?.[0];
       log.info({ subject: email.subject, file, ...(link && { link }) }, "mail written");
     },
     ping: async () => {},
-    close: () => {},
+    close: async () => {},
   };
 }
 

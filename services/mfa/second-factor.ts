@@ -1,5 +1,4 @@
 import { randomInt } from "node:crypto";
-import { generateURI, verify } from "otplib";
 import type { VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -92,6 +91,7 @@ async function useTotpCode(
 ): Promise<boolean> {
   const secret = call.cipher.decrypt(encryptedSecret, totpContext(user.id));
   const epoch = Math.floor(call.clock.now().getTime() / 1000);
+  const { verify } = await import("otplib"); // only some users have a second factor
   const result = await verify({ secret, token, epoch, epochTolerance: DRIFT_SECONDS });
   return (
     result.valid &&
@@ -168,11 +168,12 @@ async function removeAuthenticator(
  * The URI that authenticator apps read. Colons in the product name are removed, since apps split
  * the label at the first colon (Key URI format, section "Label").
  */
-export function otpauthUri(
+export async function otpauthUri(
   { mfaIssuer }: Pick<Config, "mfaIssuer">,
   label: string,
   secret: string,
-): string {
+): Promise<string> {
+  const { generateURI } = await import("otplib");
   const issuer = mfaIssuer.replace(/[\s:]+/g, " ").trim() || "account";
   return generateURI({ issuer, label, secret });
 }

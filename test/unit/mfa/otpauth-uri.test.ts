@@ -14,9 +14,9 @@ const names = [
 
 test.each(names)(
   "otpauth URI: the label of $mfaIssuer has one colon, and issuer and account as they read",
-  ({ mfaIssuer, issuer }) => {
+  async ({ mfaIssuer, issuer }) => {
     const account = "ann+x@bücher.example";
-    const uri = new URL(otpauthUri({ mfaIssuer }, account, "JBSWY3DPEHPK3PXP"));
+    const uri = new URL(await otpauthUri({ mfaIssuer }, account, "JBSWY3DPEHPK3PXP"));
     expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
     const label = decodeURIComponent(uri.pathname.slice(1));
     expect(label.split(":")).toEqual([issuer, account]);
