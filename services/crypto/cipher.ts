@@ -39,8 +39,11 @@ export function createCipher(...secretKeys: Buffer[]) {
     encrypt: (text: string, context: string) => (prefix ?? "") + first.seal(text, context),
     /** @throws Error if the text was not encrypted with one of the keys for this context. */
     decrypt(sealed: string, context: string) {
-      const text = sealed.slice(sealed.indexOf(".") + 1);
+      const end = sealed.indexOf(".");
+      const id = end < 0 ? undefined : sealed.slice(0, end);
+      const text = sealed.slice(end + 1);
       for (const key of keys) {
+        if (id !== undefined && id !== key.id) continue;
         try {
           return key.open(text, context);
         } catch {

@@ -119,6 +119,8 @@ describe("POST /auth/finish-external: state", () => {
     for (const changed of [
       `0.${state.slice(2)}`,
       `01.${state.slice(2)}`,
+      `1.A.${state.slice(2)}`,
+      `1..${state.slice(2)}`,
       state.slice(2),
       `${state}A`,
       "",

@@ -29,6 +29,8 @@ describe("Cipher", () => {
     { what: "without its end", text: sealed.slice(0, -4), context: ROW },
     { what: "cut off in its tag", text: sealed.slice(0, 24), context: ROW },
     { what: "that is empty", text: "", context: ROW },
+    { what: "with the id of another key", text: `00000000.${sealed}`, context: ROW },
+    { what: "with an empty id", text: `.${sealed}`, context: ROW },
   ])("does not decrypt a text $what", ({ text, context }) => {
     expect(() => cipher.decrypt(text, context)).toThrow("no key of SECRET_KEY decrypts this text");
   });
@@ -40,6 +42,8 @@ describe("Cipher", () => {
     expect(renewed.startsWith(both.prefix as string)).toBe(true);
     expect(createCipher(newer).decrypt(renewed, ROW)).toBe(SECRET);
     expect(() => cipher.decrypt(renewed, ROW)).toThrow();
+    const renamed = renewed.replace(/^./, (digit) => (digit === "0" ? "1" : "0"));
+    expect(() => both.decrypt(renamed, ROW)).toThrow();
   });
 
   test("verifies a keyed digest of any of its keys, in its context only", () => {
