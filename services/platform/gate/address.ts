@@ -58,7 +58,7 @@ export const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "
 
 /** Whether a host of a URL is this machine, by its name or address. */
 export function isLoopbackHost(hostname: string): boolean {
-  const host = hostname.replace(/^\[|\]$/g, "").toLowerCase();
+  const host = hostname.replace(/^\[|\]$|\.$/g, "").toLowerCase();
   if (host === "localhost" || host.endsWith(".localhost")) return true;
   const address = plainAddress(host);
   return isIP(address) !== 0 && ipaddr.parse(address).range() === "loopback";

@@ -62,6 +62,7 @@ describe("POST /admin/webhooks", () => {
       "https://10.0.0.1",
       "https://192.168.1.1:8443",
       "https://localhost",
+      "https://localhost.",
       "https://app.localhost",
     ],
     ...["https://169.254.169.254/latest", "https://[fd00:ec2::254]", "https://[::1]", "https://0"],
