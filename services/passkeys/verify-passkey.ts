@@ -101,7 +101,7 @@ export async function verifyRegistration(
     ceremony,
     credentialId: made.id,
     publicKey: Buffer.from(made.publicKey).toString("base64url"),
-    algorithm: await algorithmOf(made.publicKey),
+    algorithm: await algorithmOf(made.publicKey).catch(refuse),
     signCount: made.counter,
     transports: credential.response?.transports ?? [],
     backupEligible: isBackupEligible(registrationInfo),
@@ -153,9 +153,10 @@ function expectations(
   { response }: PasskeyCredential,
   purpose: CeremonyPurpose,
 ) {
-  const { challenge, crossOrigin } = readClientData(response?.clientDataJson ?? "");
-  if (crossOrigin === true) throw passkeyInvalid(); // the library rejects it only together with the top origin, which Safari omits
-  const bytes = Buffer.from(String(challenge), "base64url");
+  const { challenge, crossOrigin = false } = readClientData(response?.clientDataJson ?? "");
+  if (crossOrigin !== false) throw passkeyInvalid(); // the library rejects it only together with the top origin, which Safari omits
+  if (typeof challenge !== "string") throw passkeyInvalid();
+  const bytes = Buffer.from(challenge, "base64url");
   const ceremony = readCeremony(cipher, bytes, purpose, clock.now());
   if (!ceremony) throw passkeyInvalid();
   const expectedChallenge = bytes.toString("base64url");
@@ -194,15 +195,38 @@ function assertOwner(
 async function assertPlainAttestation({ response }: PasskeyCredential): Promise<void> {
   const { decodeAttestationObject } = await import("@simplewebauthn/server/helpers");
   const attestation = decodeAttestationObject(bytesOf(response?.attestationObject ?? ""));
-  const isSelf =
-    attestation.get("fmt") === "packed" && attestation.get("attStmt").get("x5c") === undefined;
-  if (attestation.get("fmt") !== "none" && !isSelf) throw passkeyInvalid();
+  const [format, statement] = [attestation.get("fmt"), attestation.get("attStmt")];
+  const isNone = format === "none" && statement instanceof Map && statement.size === 0;
+  const isSelf = format === "packed" && statement.get("x5c") === undefined;
+  if (!isNone && !isSelf) throw passkeyInvalid();
 }
 
-/** The algorithm of a verified public key. */
-async function algorithmOf(publicKey: Uint8Array<ArrayBuffer>): Promise<number> {
-  const { cose, decodeCredentialPublicKey } = await import("@simplewebauthn/server/helpers");
-  return decodeCredentialPublicKey(publicKey).get(cose.COSEKEYS.alg) as number;
+/** Type and curve of the keys of each algorithm (RFC 9053 section 7.1; RFC 8230 section 4). */
+const KEY_TYPES: Record<number, { type: number; curve?: number }> = {
+  [-8]: { type: 1, curve: 6 },
+  [-7]: { type: 2, curve: 1 },
+  [-257]: { type: 3 },
+};
+/** A signature in DER that is wrong for every key. */
+const WRONG_SIGNATURE = Uint8Array.of(0x30, 6, 2, 1, 1, 2, 1, 1);
+
+/**
+ * The algorithm of a new public key. The key must be of its type (WebAuthn level 3, section 5.8.5)
+ * and be able to verify signatures. Without an attestation nothing else has used it, and a passkey
+ * that never signs in would count as a way in.
+ */
+async function algorithmOf(credentialPublicKey: Uint8Array<ArrayBuffer>): Promise<number> {
+  const library = await import("@simplewebauthn/server/helpers");
+  const decoded: unknown = library.decodeCredentialPublicKey(credentialPublicKey);
+  const key = decoded as ReadonlyMap<number, unknown>;
+  const { alg, kty, crv } = library.cose.COSEKEYS;
+  const algorithm = key.get(alg) as number;
+  const { type, curve } = KEY_TYPES[algorithm] ?? {};
+  const isOfItsType = key.get(kty) === type && (curve === undefined || key.get(crv) === curve);
+  if (!isOfItsType) throw passkeyInvalid();
+  const signed = { signature: WRONG_SIGNATURE, data: WRONG_SIGNATURE };
+  await library.verifySignature({ credentialPublicKey, ...signed }); // throws if it can't be used
+  return algorithm;
 }
 
 /** The credential in WebAuthn's JSON form. Absent members stay absent. */

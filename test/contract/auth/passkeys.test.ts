@@ -176,6 +176,7 @@ describe("Attacks on passkeys", () => {
       (await passkeys.signInOptions()).challenge.replace(/^./, (c: string) =>
         c === "A" ? "B" : "A",
       ),
+      ...[7, null, [], { toString: "A" }].map((other) => other as never),
     ];
     for (const challenge of challenges)
       expect(await passkeys.signIn(authenticator, { challenge })).toMatchObject(INVALID);
@@ -204,6 +205,7 @@ describe("Attacks on passkeys", () => {
       faults: { origin: `android:apk-key-hash:${"A".repeat(43)}` },
     },
     { what: "a frame of another origin", faults: { crossOrigin: true } },
+    { what: "a text about its frame", faults: { crossOrigin: "true" as never } },
     { what: "another RP id", faults: { rpId: "evil.example" } },
     { what: "no user verification", faults: { flags: UP } },
     { what: "no user presence", faults: { flags: UV } },
@@ -232,6 +234,38 @@ describe("Attacks on passkeys", () => {
     expect(await passkeys.register(account, authenticator)).toMatchObject(INVALID);
     expect(await stored()).toEqual(before);
   });
+
+  /** Changes of an attestation in hexadecimal. */
+  const ATTESTATIONS: { what: string; change: (hex: string) => string }[] = [
+    { what: "a key of another type", change: (hex) => hex.replace("a5010203", "a5010303") },
+    {
+      what: "a key for EdDSA that is none",
+      change: (hex) => hex.replace("a501020326", "a501020327"),
+    },
+    {
+      what: "a curve that is not its own",
+      change: (hex) => hex.replace("032620012158", "032620022158"),
+    },
+    {
+      what: "a point that is not on the curve",
+      change: (hex) => hex.replace(/(?<=225820)./, (digit) => (digit === "0" ? "1" : "0")),
+    },
+    { what: "a text as its statement", change: (hex) => hex.replace("53746d74a0", "53746d746178") },
+  ];
+  test.for(ATTESTATIONS)(
+    "a new passkey with $what is 401, and nothing is stored: it would count as a way in",
+    async ({ change }) => {
+      const account = await app.signIn();
+      const made = createAuthenticator().create(await passkeys.optionsFor(account, "register"));
+      const hex = Buffer.from(made.response.attestationObject, "base64url").toString("hex");
+      expect(change(hex)).not.toBe(hex);
+      const attestationObject = Buffer.from(change(hex), "hex").toString("base64url");
+      const credential = { ...made, response: { ...made.response, attestationObject } };
+      const before = await stored();
+      expect(await account.post("/user/passkeys", { credential })).toMatchObject(INVALID);
+      expect(await stored()).toEqual(before);
+    },
+  );
 
   test("a credential id of more than 1,023 bytes is 401, and nothing is stored", async () => {
     const account = await app.signIn();
