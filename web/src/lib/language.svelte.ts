@@ -88,25 +88,6 @@ export const shortNumber = (value: number) =>
         maximumSignificantDigits: 3,
       }).format(value);
 
-/** A number as short as possible, like 500K, for axes. */
-export const shortAmount = (value: number) =>
-  new Intl.NumberFormat(state.language, { notation: "compact" }).format(value);
-
-/** A decimal of the service, such as 0.5, as it is typed in the language of the page. */
-export const typedDecimal = (value: string) =>
-  state.language === "de" ? value.replace(".", ",") : value;
-
-/** Groups of thousands, such as 10,000. */
-const GROUPED = { en: /^[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/, de: /^[1-9]\d{0,2}(\.\d{3})+(,\d*)?$/ };
-
-/** A decimal as the service reads it, from one that was typed in the language of the page. */
-export function readDecimal(typed: string): string {
-  const text = typed.trim();
-  const group = state.language === "de" ? "." : ",";
-  const plain = GROUPED[state.language].test(text) ? text.replaceAll(group, "") : text;
-  return plain.replace(",", ".");
-}
-
 /**
  * An amount of money, rounded for reading.
  * @param amount a decimal, as the service returns it
