@@ -53,12 +53,15 @@ export async function readTokenCookies(
   );
 }
 
+/** A cookie's value, which some clients quote: those of Java's standard library (RFC 2965). */
+const QUOTED = /^"(.*)"$/;
+
 /** The distinct values of all cookies with the given name. Tokens need no decoding. */
 function cookieValues(header: string, name: string): string[] {
-  const pairs = header.split(";").map((pair) => pair.trim());
+  const pairs = header.split(";").map((pair) => /^([^=]*)=(.*)$/s.exec(pair) ?? []);
   const values = pairs
-    .filter((pair) => pair.startsWith(`${name}=`))
-    .map((pair) => pair.slice(name.length + 1));
+    .filter(([, key = ""]) => key.trim() === name)
+    .map(([, , value = ""]) => value.trim().replace(QUOTED, "$1"));
   return [...new Set(values)];
 }
 

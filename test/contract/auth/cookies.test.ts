@@ -32,6 +32,30 @@ const foreign = [
   { what: "a long value", value: "x".repeat(4_000) },
 ];
 
+/** How clients write a cookie of ours. */
+const writings = [
+  { how: "quoted", write: (pair: string) => pair.replace("=", '="').concat('"') },
+  {
+    how: "as Java's CookieManager does",
+    write: (pair: string) => `$Version="1"; ${pair.replace("=", '="')}";$Path="/auth"`,
+  },
+  { how: "with spaces around the equals sign", write: (pair: string) => pair.replace("=", " = ") },
+  { how: "after a tab", write: (pair: string) => `theme=dark;\t${pair}` },
+  { how: "without spaces", write: (pair: string) => `theme=dark;${pair};lang=de` },
+  { how: "between empty pairs", write: (pair: string) => `;; ;=;theme;${pair};;` },
+  {
+    how: "quoted, after an empty one in quotes",
+    write: (pair: string) => `${pair.replace(/=.*/, '=""')}; ${pair.replace("=", '="')}"`,
+  },
+];
+
+test.each(writings)("POST /auth/refresh: reads a cookie $how", async ({ write }) => {
+  const { refreshToken } = await app.signIn();
+  const sent = { cookie: write(`refreshToken=${refreshToken}`) };
+  const answer = await app.httpClient().send("POST", "/auth/refresh", undefined, sent);
+  expect(answer.status).toBe(200);
+});
+
 describe("POST /auth/refresh with several `refreshToken` cookies", () => {
   test.each(foreign)("accepts our cookie before and after $what", async ({ value }) => {
     const { refreshToken } = await app.signIn();
@@ -140,6 +164,16 @@ describe("POST /auth/login with several `device` cookies", () => {
         expect(await devicesOf(await signInWith(account.user, tokens))).toEqual(known);
     },
   );
+
+  test.each(writings)("recognizes the browser by a cookie $how", async ({ write }) => {
+    const account = await app.signIn();
+    const sent = { cookie: write(`device=${deviceOf(account)}`) };
+    const { credentials } = account.user;
+    const answer = await app.httpClient().send("POST", "/auth/login", credentials, sent);
+    const again = withToken(app.httpClient(), answer.body.accessToken);
+    expect(await devicesOf(again)).toEqual(await devicesOf(account));
+    expect(await devicesOf(again)).toHaveLength(1);
+  });
 
   test("recognizes no browser if two cookies are valid", async () => {
     const account = await app.signIn();
