@@ -177,8 +177,15 @@ export function shownVariables({
 const NAMES_DEVICE: ReadonlySet<TemplateName> = new Set(["email-changed", "verify-email"]);
 
 /**
+ * Replies about the session, whichever command they reply to: unknown command, command out of order
+ * (RFC 5321 section 4.2.2), a host that accepts no e-mails (RFC 7504), missing or rejected
+ * authentication (RFC 4954), missing TLS (RFC 3207).
+ */
+const ABOUT_SESSION = /^(500|502|503|521|53\d)$/;
+
+/**
  * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a
- * 6yz reply is not. A rejected connection or sender is not specific to this e-mail.
+ * 6yz reply is not. A rejected connection, session or sender is not specific to this e-mail.
  */
 function isPermanent(error: unknown, ageMs: number): boolean {
   const { code, command, responseCode } = error as {
@@ -186,7 +193,9 @@ function isPermanent(error: unknown, ageMs: number): boolean {
     command?: string;
     responseCode?: number;
   };
-  const isAboutEmail = code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM");
+  const isAboutEmail =
+    (code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM")) &&
+    !ABOUT_SESSION.test(`${responseCode}`);
   if (!isAboutEmail || responseCode === undefined) return ageMs > GIVE_UP_WITHOUT_REPLY_MS;
   return /^5..$/.test(`${responseCode}`) || ageMs > GIVE_UP_MS;
 }

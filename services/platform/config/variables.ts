@@ -149,7 +149,7 @@ export const servicesVariables = {
     "Directory with texts and a layout that replace the shipped ones in e-mails. See [operations.md](operations.md#texts-of-e-mails).",
   ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(
-    "Delay after the first failed delivery. It doubles, with jitter, up to an hour. Delivery is given up after a 5yz response, a day of 4yz responses, 7 days without a response, or when the link in the e-mail expires.",
+    "Delay after the first failed delivery. It doubles, with jitter, up to an hour. Delivery is given up after a 5yz response about the e-mail, a day of 4yz responses, 7 days without either, or when the link in the e-mail expires.",
   ),
   adminEmail: optional(text).describe(
     "First administrator: created or promoted at startup unless an administrator exists.",

@@ -72,6 +72,34 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await rowOf(email, ({ status }) => status === "sent");
   });
 
+  test.each([
+    { code: 500, text: "Command not recognized" },
+    { code: 503, text: "Bad sequence of commands" },
+    { code: 521, text: "Host does not accept mail" },
+    { code: 530, text: "5.7.0 Authentication required" },
+    { code: 535, text: "5.7.8 Authentication failed" },
+  ])(
+    "a $code reply to recipient or message, which is about the session, delays the e-mail",
+    async (reply) => {
+      const accepts = mail.smtpServer.responses.data;
+      mail.smtpServer.responses.data = ({ to }) => (to.startsWith("message") ? reply : "accept");
+      refuse("recipient", reply);
+      const emails = await Promise.all([register("recipient"), register("message")]);
+      for (const email of emails) {
+        const row = await rowOf(
+          email,
+          ({ status, attempts }) => status !== "sending" && attempts === 1,
+        );
+        const { code, text } = reply;
+        expect(row).toMatchObject({ status: "queued", last_error: `${code} ${text}` });
+      }
+      accept();
+      mail.smtpServer.responses.data = accepts;
+      app.clock.advance("15m");
+      for (const email of emails) await rowOf(email, ({ status }) => status === "sent");
+    },
+  );
+
   test("gives up an e-mail that has been deferred for a day", async () => {
     refuse("never", GREYLISTED);
     const email = await register("never");
