@@ -1,11 +1,11 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
 /**
- * Codes for: the database did not reply, is shutting down, is read-only, or was too busy
- * (PostgreSQL appendix A, errno).
+ * Codes for: the database did not reply, is shutting down, is read-only, was too busy, or has failed
+ * at its disk (PostgreSQL appendix A, errno).
  */
 const UNAVAILABLE_CODES =
-  /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+  /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|58...|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|query read timeout|client has encountered a connection error|not queryable/i;
 
@@ -15,7 +15,23 @@ const UNAVAILABLE_MESSAGES =
  */
 const STALE_CODES = /^(26000|42P05)$/;
 
-type DatabaseError = Error & { code?: unknown; syscall?: unknown; routine?: unknown };
+/**
+ * Codes of rejected connections: wrong user or password, no such database, or dropped meanwhile. In
+ * a running process the cause is at the server, such as a changed password.
+ */
+const REJECTED_CODES = /^(28...|3D000|57P04)$/;
+/**
+ * Severities of errors that end the session, whatever their code (PostgreSQL documentation, "Error
+ * and Notice Message Fields"). Some servers translate them, but not these codes.
+ */
+const ENDS_SESSION = /^(FATAL|PANIC)$/;
+
+type DatabaseError = Error & {
+  code?: unknown;
+  syscall?: unknown;
+  routine?: unknown;
+  severity?: unknown;
+};
 
 /** An error and its causes. The ORM calls them `previous`. */
 function* causesOf(error: unknown): Generator<DatabaseError> {
@@ -27,7 +43,15 @@ function* causesOf(error: unknown): Generator<DatabaseError> {
  * Whether an error means that the database is unavailable or busy, so that retrying later makes
  * sense.
  */
-export function isDatabaseUnavailable(error: unknown): boolean {
+export const isDatabaseUnavailable = (error: unknown): boolean =>
+  isUnreachable(error) ||
+  [...causesOf(error)].some(
+    ({ code, severity }) =>
+      REJECTED_CODES.test(String(code)) || ENDS_SESSION.test(String(severity)),
+  );
+
+/** The same, unless the database has rejected the connection. */
+function isUnreachable(error: unknown): boolean {
   for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect") return true; // for any cause, such as a missing socket file or no file descriptors left
     if (
@@ -120,7 +144,7 @@ export function startupError(variable: string, error: unknown): Error {
       "Make it the owner, or let the owner run npm run migrate and npm run admin -- grant-role.";
     return describe("the role lacks a privilege", remedy);
   }
-  if (!isDatabaseUnavailable(error))
+  if (!isUnreachable(error))
     return new Error(`${variable} can't be used: ${message}`, { cause: error });
   return "severity" in (error as Error) // PostgreSQL's own message
     ? describe(

@@ -94,6 +94,23 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
       await watching;
     },
   );
+
+  test.each([
+    { what: "a wrong password", code: "28P01" },
+    { what: "a user that may not connect", code: "28000" },
+    { what: "a missing database", code: "3D000" },
+    { what: "a missing privilege", code: "42501" },
+    { what: "a failed disk", code: "58030" },
+    { what: "another fatal error", code: "XX000" },
+  ])("calls are 503 while the database rejects connections: $what", async ({ code }) => {
+    const { accessToken, headers } = await app.signIn();
+    proxies.database.rejectAsPostgres(code);
+    const answer = await app.httpClient().send("GET", "/user/profile", undefined, headers);
+    expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+    await until("readiness to go", async () => (await get("/health/ready")).status === 503);
+    proxies.database.restore();
+    await until("service", async () => (await app.profileStatus(accessToken)) === 200);
+  });
 });
 
 /** Takes every free slot of a server, and each that becomes free. */

@@ -11,9 +11,14 @@ import { addressOf, listen, throughPort } from "./sockets.ts";
 export async function startProxy(url: string, onData: (part: Buffer) => void = () => {}) {
   const target = addressOf(url);
   const sockets = new Set<Socket>();
-  let state: "open" | "cut" | "silent" | "truncated" | "uncommitted" = "open";
+  let state: "open" | "cut" | "silent" | "truncated" | "uncommitted" | "rejecting" = "open";
+  let rejection = Buffer.alloc(0);
   const server = createServer((near) => {
     if (state === "cut") return near.destroy();
+    if (state === "rejecting") {
+      near.on("error", () => {}).once("data", () => near.end(rejection));
+      return;
+    }
     const far = connect(target.port, target.host);
     for (const [socket, other] of [
       [near, far],
@@ -45,6 +50,13 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
     /** Breaks connections and refuses new ones. */
     cut() {
       state = "cut";
+      for (const socket of sockets) socket.destroy();
+    },
+    /** Breaks connections, and rejects new ones as PostgreSQL does, with an error code. */
+    rejectAsPostgres(code: string) {
+      const fields = `SFATAL\0VFATAL\0C${code}\0Mrejected\0\0`;
+      rejection = Buffer.from(`E\0\0\0${String.fromCharCode(fields.length + 4)}${fields}`);
+      state = "rejecting";
       for (const socket of sockets) socket.destroy();
     },
     /** Accepts connections and forwards nothing. */
