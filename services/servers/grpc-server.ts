@@ -28,7 +28,7 @@ import { requestIdOf } from "../platform/rpc/metadata.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/rpc/policy.ts";
 import { type Unread, unreadKey } from "../platform/rpc/unread.ts";
 import { answerError, answerUnknownMethod } from "./error-answers.ts";
-import { createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
+import { createHttp2Server, refuseTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { discardBody, GZIP, plainContentType, rawOf, receiveBody } from "./request-body.ts";
 
@@ -171,12 +171,12 @@ export async function listenGrpc(
   });
   server.addHook("preHandler", async (request, reply) => {
     const method = methodOf(request);
-    const tooLong = refuseLongTimeout(request.headers);
+    const badTimeout = refuseTimeout(request.headers);
     if (!method) return;
     const startedAt = performance.now();
     limitTime(request, method, timeouts);
     try {
-      if (tooLong) throw tooLong;
+      if (badTimeout) throw badTimeout;
       const { body, unread } = await receiveBody(request, method, timeouts.requestMs);
       request.body = body;
       if (unread) unreadParts.set(request, unread);

@@ -4,6 +4,7 @@ import {
   type Health,
   HealthCheckResponse_ServingStatus as Status,
 } from "../../gen/health/v1/health_pb.ts";
+import { abortError } from "../platform/rpc/errors.ts";
 import { LATENCY_MS } from "../platform/rpc/metadata.ts";
 import { services } from "../platform/rpc/policy.ts";
 
@@ -91,9 +92,13 @@ export function healthHandler(
         last = status;
         await wait(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => {});
       }
+      if (hasDeadlinePassed(ctx.signal)) throw abortError(ctx.signal);
     },
   };
 }
+
+const hasDeadlinePassed = ({ reason }: AbortSignal): boolean =>
+  reason instanceof ConnectError && reason.code === Code.DeadlineExceeded;
 
 /**
  * Checks whether a dependency works and measures the duration. Callers share a check and, for a

@@ -203,17 +203,23 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** The units of `grpc-timeout` that can exceed it, in ms. */
 const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
 
+/** A timeout of nothing, which Connect would take for none. */
+const NO_TIME = /^0+[HMSmun]?$/;
+
 /**
- * Removes a timeout that exceeds a timer's maximum, since Connect would start a timer with it.
+ * Removes a timeout with which Connect would start no timer, or one that Node can't have.
  * @returns the error for the client
  */
-export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
-  const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect } = headers;
+export function refuseTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
+  const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect = "" } = headers;
   const [, amount, unit = ""] = /^(\d+)([HMS])$/.exec(String(grpc)) ?? [];
+  const isOver = NO_TIME.test(String(grpc)) || NO_TIME.test(String(connect));
   const isLong =
     Number(amount) * (UNIT_MS[unit] ?? 1) > MAX_TIMEOUT_MS || Number(connect) > MAX_TIMEOUT_MS;
-  if (!isLong) return undefined;
+  if (!isOver && !isLong) return undefined;
   delete headers["grpc-timeout"];
   delete headers["connect-timeout-ms"];
-  return new ServiceError(Reason.MALFORMED_REQUEST, `The maximum timeout is ${MAX_TIMEOUT_MS} ms.`);
+  return isOver
+    ? new ServiceError(Reason.REQUEST_TIMEOUT, "The deadline has passed.")
+    : new ServiceError(Reason.MALFORMED_REQUEST, `The maximum timeout is ${MAX_TIMEOUT_MS} ms.`);
 }

@@ -6,12 +6,14 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { Code, type ServiceImpl } from "@connectrpc/connect";
+import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type {
   ServerReflection,
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { remembered } from "../platform/rpc/policy.ts";
 
 type Query = MessageShape<typeof ServerReflectionRequestSchema>["messageRequest"];
@@ -68,7 +70,7 @@ export function reflectionHandler(
   };
   return {
     async *serverReflectionInfo(requests) {
-      for await (const request of requests) {
+      for await (const request of readable(requests)) {
         yield {
           validHost: request.host,
           originalRequest: request,
@@ -80,6 +82,20 @@ export function reflectionHandler(
 }
 
 const answer = (kind: string, value: unknown) => ({ case: kind, value }) as Answer;
+
+/**
+ * Passes on the requests of a stream. Connect reports one that cannot be decoded as an internal
+ * error.
+ * @throws ServiceError MALFORMED_REQUEST
+ */
+async function* readable<T>(requests: AsyncIterable<T>): AsyncIterable<T> {
+  try {
+    yield* requests;
+  } catch (error) {
+    if (!(error instanceof ConnectError && error.code === Code.Internal)) throw error;
+    throw new ServiceError(Reason.MALFORMED_REQUEST, "The request cannot be parsed.");
+  }
+}
 
 /** The given files and everything they import, imports first. */
 function closure(files: readonly DescFile[], seen = new Set<DescFile>()): DescFile[] {

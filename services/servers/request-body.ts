@@ -123,7 +123,8 @@ async function* limited(
 }
 
 /**
- * Whether the message is compressed. The headers are removed, since Connect gets the decompressed
+ * Whether the message is compressed or, in a frame, may be: clients that compress send small
+ * messages as they are. The headers are removed, since Connect gets the decompressed
  * message.
  * @throws ServiceError
  */
@@ -133,15 +134,16 @@ function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
   );
   for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
   if (encoding === undefined) return false;
-  if (!admitted?.credential) {
-    throw new ServiceError(
-      Reason.NOT_IMPLEMENTED,
-      "Requests without an access token must not be compressed.",
-    );
-  }
+  if (!admitted?.credential && !isFramed(headers)) throw compressedByStranger();
   if (encoding === GZIP) return true;
   throw new ServiceError(Reason.NOT_IMPLEMENTED, "The only supported compression is gzip.");
 }
+
+const compressedByStranger = () =>
+  new ServiceError(
+    Reason.NOT_IMPLEMENTED,
+    "Requests without an access token must not be compressed.",
+  );
 
 type RequestHeaders = FastifyRequest["headers"];
 
@@ -183,6 +185,7 @@ async function checkMessage(
   if (hasFrame && body.length === 0)
     throw new ServiceError(Reason.NOT_IMPLEMENTED, "The request must contain one message."); // the code that gRPC specifies
   const isCompressed = hasFrame ? readFrame(body, maxBytes, isEncoded) : isEncoded;
+  if (isCompressed && !admitted?.credential) throw compressedByStranger();
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
   const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
   admitted?.permit.reserveBody(message.length);

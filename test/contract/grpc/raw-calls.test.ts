@@ -103,3 +103,27 @@ test("gRPC: ends a call at its deadline, and rejects a deadline beyond the range
   }
   expect(warnings).not.toHaveBeenCalled();
 });
+
+test.each([
+  { type: "grpc", deadline: { "grpc-timeout": "0S" } },
+  { type: "grpc", deadline: { "grpc-timeout": "00000000n" } },
+  { type: "grpc-web", deadline: { "grpc-timeout": "0m" } },
+  { type: "connect+json", deadline: { "connect-timeout-ms": "0" } },
+  { type: "json", deadline: { "connect-timeout-ms": "0" } },
+])("gRPC: a deadline of $deadline has passed, as $type", async ({ type, deadline }) => {
+  const headers = { ":path": LOGIN, "content-type": `application/${type}`, ...deadline };
+  const body = type === "json" ? json({}) : framed(new Uint8Array());
+  const answer = await send(session, headers, body);
+  expect(failureOf(answer).code).toBe(Code.DeadlineExceeded);
+});
+
+test("gRPC health: a watch ends with its deadline", async () => {
+  const headers = {
+    ":path": "/grpc.health.v1.Health/Watch",
+    "content-type": "application/grpc",
+    "grpc-timeout": "100m",
+  };
+  const answer = await send(session, headers, framed(new Uint8Array()));
+  expect(answer.text).toContain("\b\u0001"); // SERVING
+  expect(failureOf(answer).code).toBe(Code.DeadlineExceeded);
+});

@@ -5,7 +5,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { failureOf, framed, GZIP, head, LOGIN, PROFILE, STREAM, send } from "../../support/grpc.ts";
+import { failureOf, framed, GZIP, head, LOGIN, PROFILE, questions, REFLECTION, STREAM, send } from "../../support/grpc.ts";
 
 const app = await testApp();
 const session = http2.connect(app.grpcUrl);
@@ -70,6 +70,29 @@ describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
       reason: Reason.RATE_LIMITED,
     });
   });
+});
+
+test("gRPC reflection: a stream with a malformed message fails with a documented code, and logs no error", async () => {
+  const logged = app.logs.length;
+  for (const body of [
+    framed(given),
+    framed(new Uint8Array([0x80])),
+    framed(given, { flags: 1 }),
+    Buffer.concat([questions(2), framed(given)]),
+  ]) {
+    const answer = await send(session, head(REFLECTION, {}), body);
+    expect(failureOf(answer).code).toBe(Code.InvalidArgument);
+  }
+  expect(app.logs.slice(logged).filter((line) => line.includes('"level":50'))).toEqual([]);
+});
+
+test("gRPC port: a message that is not compressed is read without a token, whatever compression the client names", async () => {
+  const login = (frame: Uint8Array) =>
+    send(session, head(LOGIN, { "content-type": JSON_TYPE, ...GZIP }), frame);
+  const message = Buffer.from("{}");
+  expect(failureOf(await login(framed(message))).reason).toBe(Reason.VALIDATION_FAILED);
+  const compressed = framed(gzipSync(message), { flags: 1 });
+  expect(failureOf(await login(compressed))).toEqual(NOT_SERVED);
 });
 
 test("gRPC port: 16 KiB of a body are read without a token, and more with one", async () => {
