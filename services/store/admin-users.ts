@@ -15,7 +15,7 @@ import {
   type Total,
 } from "./page.ts";
 import type { Person } from "./person.ts";
-import { searchable, searchedText } from "./search-indexes.ts";
+import { folded, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, oneRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, SERVICE_DOMAIN, type User } from "./users.ts";
@@ -73,7 +73,7 @@ const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject
 const IS_SUSPENDED = "t.id in (select user_id from suspended_users)";
 
 /** There are few service accounts, and the search index finds them by their domain. */
-const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE_DOMAIN}%'`)}`;
+const IS_SERVICE = `t.is_service and ${SEARCHED} like ${folded(`'%@${SERVICE_DOMAIN}%'`)}`;
 
 /** Number of users: exact up to 10,000. */
 export const countUsers = (db: Db): Promise<Total> =>
@@ -115,9 +115,9 @@ const indexedPartOf = (term: string): string => [...term].slice(0, MAX_INDEXED_C
  * in full.
  */
 function containsTerm(term: string, i: number): string {
-  const isFound = `${SEARCHED} like ${searchable(`:pattern${i}`)}`;
+  const isFound = `${SEARCHED} like ${folded(`:pattern${i}`)}`;
   if (indexedPartOf(term) === term) return isFound;
-  return `${isFound} and strpos(${SEARCHED}, ${searchable(`:term${i}`)}) > 0`;
+  return `${isFound} and strpos(${SEARCHED}, ${folded(`:term${i}`)}) > 0`;
 }
 
 function valuesOf(term: string, i: number): Record<string, string> {

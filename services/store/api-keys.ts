@@ -3,7 +3,7 @@ import type { ListAllApiKeysRequest } from "../../gen/gatehouse/account/v1/admin
 import { searchSpellings } from "../platform/rpc/typed-text.ts";
 import { readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
-import { searchable } from "./search-indexes.ts";
+import { folded } from "./search-indexes.ts";
 import type { CallerUser } from "./sessions.ts";
 import { type ClockedDb, type Db, firstRow, type HotDb, oneRow, prepared } from "./statement.ts";
 import { PROFILE_COLUMNS, User } from "./users.ts";
@@ -189,7 +189,7 @@ export function listAllKeys(
   const { userId, search, state } = filter;
   const terms = search === undefined ? [] : searchSpellings(search);
   const isIn = (text: string) => (_term: string, i: number) =>
-    `strpos(${searchable(text)}, ${searchable(`:term${i}`)}) > 0`;
+    `strpos(${folded(text)}, ${folded(`:term${i}`)}) > 0`;
   const conditions = {
     userId: "t.user_id = :userId",
     search: [...terms.map(isIn("t.name")), ...terms.map(isIn("t.hint"))].join(" or "),

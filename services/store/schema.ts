@@ -138,7 +138,7 @@ export async function grantServiceRole(em: SqlEntityManager, role: string): Prom
     await em.execute(
       `grant select, insert, update, delete on all tables in schema ${schema} to ${role}`,
     );
-    await em.execute(`grant execute on function searchable(text) to ${role}`);
+    await em.execute(`grant execute on function searchable(text), folded(text) to ${role}`);
     await em.execute(`revoke all on ${audit} from ${role}`);
     await em.execute(`grant select, insert on audit_events, audit_seals to ${role}`);
   });

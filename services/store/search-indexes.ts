@@ -5,21 +5,28 @@ import { firstRow, returnsRow } from "./statement.ts";
 
 const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url), "utf8");
 
-/** SQL for the normalized form that texts are searched in, independent of the database's locale. */
+/** SQL for the normalized form that addresses are compared in, independent of the database's locale. */
 export const searchable = (text: string): string => `searchable(${text})`;
+
+/**
+ * SQL for the form that names and addresses of people are searched in. Letters match that have the
+ * same upper case in some language, such as the two i of Turkish.
+ */
+export const folded = (text: string): string => `folded(${text})`;
 
 /**
  * The searched text of a user `t`: address, name and the address in Punycode. Search terms contain
  * no line feed, so no match spans two parts.
  */
 export const searchedText = (t = ""): string =>
-  searchable(`${t}email || chr(10) || ${t}name || chr(10) || ${t}canonical_email`);
+  folded(`${t}email || chr(10) || ${t}name || chr(10) || ${t}canonical_email`);
 
 /** The user search index, which schema checks look for. */
 const USERS_SEARCH = "users_search";
 
-/** Part of the definition of each current search index, which earlier definitions lack. */
+/** Parts of the definitions of the current search indexes, which earlier definitions lack. */
 const SEARCHABLE = "searchable(";
+const FOLDED = "folded(";
 
 /**
  * Indexes for searches and filters of lists. Migrations read no rows, so these are created after
@@ -31,7 +38,7 @@ const indexes = [
     table: "users",
     method: (trigrams: string) =>
       `using gin ((${searchedText()}) ${trigrams}.gin_trgm_ops) with (fastupdate = off)`,
-    mark: SEARCHABLE,
+    mark: FOLDED,
     needsTrigrams: true,
   },
   {
@@ -81,7 +88,7 @@ export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> => 
   const { isCurrent, isValid } = await stateOf(em, {
     name: USERS_SEARCH,
     table: "users",
-    mark: SEARCHABLE,
+    mark: FOLDED,
   });
   return isCurrent && isValid;
 };
@@ -92,7 +99,7 @@ export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> => 
  * @param concurrently whether others can write in the meantime; not possible in a transaction
  */
 export async function completeSearch(em: SqlEntityManager, concurrently: boolean): Promise<void> {
-  if (!(await returnsRow({ em }, "select where to_regprocedure('searchable(text)') is not null")))
+  if (!(await returnsRow({ em }, "select where to_regprocedure('folded(text)') is not null")))
     return; // the schema is older than these indexes
   await em.execute(EXTENSION);
   const extension = await firstRow<{ schema: string }>(
@@ -147,6 +154,9 @@ async function makeIndex(em: SqlEntityManager, index: Index, concurrently: boole
   const mode = concurrently ? "concurrently" : "";
   if (isCurrent)
     await em.execute(`drop index ${mode} if exists ${name}`); // its creation was interrupted
-  else if (exists) await em.execute(`alter index ${name} rename to ${name}_earlier`);
+  else if (exists) {
+    await em.execute(`drop index ${mode} if exists ${name}_earlier`); // of a version before that
+    await em.execute(`alter index ${name} rename to ${name}_earlier`);
+  }
   await em.execute(`create index ${mode} if not exists ${definition}`);
 }

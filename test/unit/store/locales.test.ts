@@ -64,6 +64,21 @@ const people = [
     name: "علی ٧ #",
     finds: ["l٧.#", "ｌ７.#", "l\u200b7.#", "علی ٧ #"],
   },
+  {
+    email: "m.#@example.com",
+    name: "İbrahim Işık #",
+    finds: ["ibrahim", "İBRAHİM IŞIK #", "ibrahim ışık #", "IBRAHIM IŞIK #", "i\u0307brahim"],
+  },
+  {
+    email: "n.#@example.com",
+    name: "ΣΊΣΥΦΟΣ #",
+    finds: ["σίσυφος #", "σίσυφοσ #", "Σίσυφος #", "ΣΊΣ", "σίς"],
+  },
+  {
+    email: "o.#@example.com",
+    name: "Anna Groß #",
+    finds: ["GROSS #", "Groß #", "GROẞ #", "gross #"],
+  },
 ];
 const recipients = [
   {
