@@ -5,7 +5,18 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { failureOf, framed, GZIP, head, LOGIN, PROFILE, questions, REFLECTION, STREAM, send } from "../../support/grpc.ts";
+import {
+  failureOf,
+  framed,
+  GZIP,
+  head,
+  LOGIN,
+  PROFILE,
+  questions,
+  REFLECTION,
+  STREAM,
+  send,
+} from "../../support/grpc.ts";
 
 const app = await testApp();
 const session = http2.connect(app.grpcUrl);
