@@ -176,7 +176,7 @@ describe("Attacks on passkeys", () => {
       (await passkeys.signInOptions()).challenge.replace(/^./, (c: string) =>
         c === "A" ? "B" : "A",
       ),
-      ...[7, null, [], { toString: "A" }].map((other) => other as never),
+      ...[7, false, [], { toString: "A" }].map((other) => other as never),
     ];
     for (const challenge of challenges)
       expect(await passkeys.signIn(authenticator, { challenge })).toMatchObject(INVALID);
