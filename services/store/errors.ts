@@ -87,6 +87,15 @@ export const isLockTimeout = (error: unknown): boolean =>
 export const isDeadlock = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "40P01";
 
+/**
+ * Whether a schema change failed because another process was changing the same object. PostgreSQL
+ * reports it as an internal error, with no code of its own.
+ */
+export const isConcurrentChange = (error: unknown): boolean => {
+  const { code, message } = error as { code?: unknown; message?: string };
+  return code === "XX000" && /tuple concurrently (updated|deleted)/.test(message ?? "");
+};
+
 /** Whether the database role lacks the required privilege. */
 export const lacksPrivilege = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "42501";

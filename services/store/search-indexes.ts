@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { SqlEntityManager } from "@mikro-orm/sql";
-import { isDeadlock, lacksPrivilege } from "./errors.ts";
+import { isConcurrentChange, isDeadlock, lacksPrivilege } from "./errors.ts";
 import { firstRow, returnsRow } from "./statement.ts";
 
 const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url), "utf8");
@@ -128,7 +128,8 @@ type Index = {
 /**
  * Creates an index while other processes may be doing the same. PostgreSQL builds one index of a
  * table at a time: a second build waits for the first, which waits for all other statements, so the
- * server ends one of them because of the deadlock.
+ * server ends one of them because of the deadlock. If its half-made index is then dropped by two
+ * processes, one of them fails.
  */
 async function makeIndexAmongOthers(
   em: SqlEntityManager,
@@ -138,7 +139,7 @@ async function makeIndexAmongOthers(
   try {
     await makeIndex(em, index, concurrently);
   } catch (error) {
-    if (!isDeadlock(error)) throw error;
+    if (!isDeadlock(error) && !isConcurrentChange(error)) throw error;
     await makeIndexAmongOthers(em, index, concurrently);
   }
 }
