@@ -132,41 +132,43 @@ const isOf = (seen: ReturnType<typeof familyOf>, expected: Family) =>
   expected === "neutral" ? seen === "grey" || seen === "white" : seen === expected;
 const isFilled = (background: string) => rgbOf(background)[3] > 0;
 
+const SCHEMES = ["light", "dark"] as const;
+
 describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
-  const cases = (["light", "dark"] as const).flatMap((scheme) =>
-    VARIANTS.map((variant) => ({ scheme, ...variant })),
-  );
   /** A page in a scheme, whose content each look replaces. */
-  const openIn = async (colorScheme: "light" | "dark"): Promise<Page> => {
+  const openIn = async (colorScheme: (typeof SCHEMES)[number]): Promise<Page> => {
     const { page } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
     return page;
   };
 
-  test.for(cases)(
-    "$name, $scheme scheme: every state has the same colour family and readable text",
-    async ({ scheme, html, family }) => {
+  test.for(SCHEMES)(
+    "each button has the same colour family and readable text in every state, %s",
+    async (scheme) => {
       const page = await openIn(scheme);
-      for (const state of Object.keys(STATES)) {
-        const look = await lookOf(page, html, state);
-        expect(isOf(meaningOf(look), family), `${state}: ${meaningOf(look)}`).toBe(true);
-        if (isFilled(look.background))
-          expect(contrastOf(rgbOf(look.background), rgbOf(look.text)), state).toBeGreaterThan(4.5);
-      }
+      for (const { name, html, family } of VARIANTS)
+        for (const state of Object.keys(STATES)) {
+          const [look, about] = [await lookOf(page, html, state), `${name}, ${state}`];
+          expect(isOf(meaningOf(look), family), `${about}: ${meaningOf(look)}`).toBe(true);
+          if (isFilled(look.background))
+            expect(contrastOf(rgbOf(look.background), rgbOf(look.text)), about).toBeGreaterThan(
+              4.5,
+            );
+        }
     },
   );
 
-  test.for(cases)(
-    "$name, $scheme scheme: the focus ring has its colour",
-    async ({ scheme, html, family, ring: expected = family }) => {
-      const { ring } = await lookOf(await openIn(scheme), html, "focused");
+  test.for(SCHEMES)("the focus ring of each button has its colour, %s", async (scheme) => {
+    const page = await openIn(scheme);
+    for (const { name, html, family, ring: expected = family } of VARIANTS) {
+      const { ring } = await lookOf(page, html, "focused");
       const shadows = ring.match(/rgba?\([^)]*\)/g) ?? []; // the last one is the ring
-      expect(shadows.length).toBeGreaterThan(0);
+      expect(shadows.length, name).toBeGreaterThan(0);
       const seen = familyOf(rgbOf(shadows.at(-1) ?? ""));
-      expect(isOf(seen, expected), seen).toBe(true);
-    },
-  );
+      expect(isOf(seen, expected), `${name}: ${seen}`).toBe(true);
+    }
+  });
 
   test("every button class of the app is tested", () => {
     const files = readdirSync("web/src", { recursive: true, encoding: "utf8" });
