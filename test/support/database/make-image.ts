@@ -14,6 +14,8 @@ const store = await openStore({ kind: "folder", path }, silent);
 await store.migrate();
 await store.close();
 const pglite = await PGlite.create(join(path, "pg"), { extensions: { pg_trgm } });
+await pglite.exec("update pg_database set datistemplate = false");
+for (const name of ["template0", "template1"]) await pglite.exec(`drop database ${name}`); // a third of the image, which every start reads
 const image = await pglite.dumpDataDir("none");
 await pglite.close();
 writeFileSync(target, Buffer.from(await image.arrayBuffer()));
