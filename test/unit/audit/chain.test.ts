@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { engines, openAuditFixture } from "./fixture.ts";
+import { ENGINES } from "../../support/database/engines.ts";
+import { openAuditFixture } from "./fixture.ts";
 
 const EDITS = [
   "event = 'auth.logout'",
@@ -123,7 +124,7 @@ const TAMPERINGS: Tampering[] = [
   },
 ];
 
-describe.each(engines)("Audit chain on %s", async (engine) => {
+describe.each(ENGINES)("Audit chain on %s", async (engine) => {
   const { tamper, record, sealedLog, verify, seal, head } = await openAuditFixture(engine);
 
   test("is complete, and grows from its head", async () => {

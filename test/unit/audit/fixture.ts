@@ -9,21 +9,16 @@ import { createCipher } from "../../../services/crypto/cipher.ts";
 import { type Head, headOf } from "../../../services/store/audit-seals.ts";
 import { lowestId } from "../../../services/store/ids.ts";
 import { createClock } from "../../support/clock.ts";
-import { createDatabase } from "../../support/database/databases.ts";
-import { openQuietStore } from "../../support/database/store.ts";
+import { openMigratedStore } from "../../support/database/engines.ts";
 import { silent } from "../../support/log.ts";
 import { times } from "../../support/tally.ts";
-
-/** The databases of the audit log. */
-export const engines = process.env.TEST_SERVERS ? ["PGlite", "PostgreSQL"] : ["PGlite"];
 
 /** A time after every seal of a test. */
 const LATER = new Date("2100-01-01");
 
 /** Opens an audit log for one suite, and closes it after the suite. */
 export async function openAuditFixture(engine: string) {
-  const store = await openQuietStore(engine === "PGlite" ? undefined : await createDatabase());
-  await store.migrate();
+  const store = await openMigratedStore(engine);
   const clock = createClock();
   const cipher = createCipher(randomBytes(32));
   const sql = <T>(text: string, values?: unknown[]) => store.fork().execute<T[]>(text, values);

@@ -3,14 +3,15 @@ import { dropLinkOf, GENESIS, linkOf } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
 import { findSealedEvents } from "../../../services/store/audit-seals.ts";
 import { readSeals } from "../../../services/store/audit-verification.ts";
-import { engines, openAuditFixture } from "./fixture.ts";
+import { ENGINES } from "../../support/database/engines.ts";
+import { openAuditFixture } from "./fixture.ts";
 
 const DAY_MS = 86_400_000;
 /** In days. */
 const RETENTION = 400;
 
 /** Forgeries by an owner of the tables without the secret key. */
-describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
+describe.each(ENGINES)("Audit chain on %s, without the key", async (engine) => {
   const { sql, clock, inDays, tamper, record, seal, sealDeps, head, sealedLog, verify } =
     await openAuditFixture(engine);
   const kinds = async (...how: Parameters<typeof verify>) => [

@@ -1,10 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
+import { ENGINES } from "../../support/database/engines.ts";
 import { until } from "../../support/until.ts";
-import { engines, openAuditFixture } from "./fixture.ts";
+import { openAuditFixture } from "./fixture.ts";
 
-describe.each(engines)("Audit partitions on %s", async (engine) => {
+describe.each(ENGINES)("Audit partitions on %s", async (engine) => {
   const {
     store,
     sql,

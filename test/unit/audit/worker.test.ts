@@ -2,10 +2,11 @@ import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { insertAuditEvent } from "../../../services/store/audit-events.ts";
 import { newId } from "../../../services/store/ids.ts";
+import { ENGINES } from "../../support/database/engines.ts";
 import { captureLog } from "../../support/log.ts";
 import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
-import { engines, openAuditFixture } from "./fixture.ts";
+import { openAuditFixture } from "./fixture.ts";
 
 /** The events of a long log. */
 const MANY = 20_000;
@@ -19,7 +20,7 @@ const eventOf = (id: string, createdAt: Date) => ({
   ...{ ip: "10.0.0.1", userAgent: "-", requestId: "forged", details: {}, createdAt },
 });
 
-describe.each(engines)("Audit worker on %s", async (engine) => {
+describe.each(ENGINES)("Audit worker on %s", async (engine) => {
   const {
     store,
     sql,

@@ -1,14 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { closeDays } from "../../../services/jobs/close-days.ts";
+import type { Store } from "../../../services/store/store.ts";
 import { forgetClosedDays, sumPartDays } from "../../../services/store/usage-parts.ts";
 import { findTopUsers, reopenDays } from "../../../services/store/usage-rankings.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
+import { ENGINES, openMigratedStore } from "../../support/database/engines.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { begin } from "../../support/database/transaction.ts";
 import { describeIf, forTest } from "../../support/suites.ts";
 import { times } from "../../support/tally.ts";
 
-const NOW = new Date();
+const NOW = new Date(new Date().setUTCHours(12, 0, 0, 0)); // minutes later it is still the same day
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 const USERS = 400;
@@ -29,9 +31,8 @@ type Sum = { id: string; tokens: number };
 const byId = (a: Sum, b: Sum) => (a.id < b.id ? -1 : 1);
 
 /** A store with calls of the last days. Half of the users have an API key, with the id of the user. */
-async function openFilled(usage: Usage, url?: string) {
-  const store = await openQuietStore(url);
-  await store.migrate();
+async function openFilled(usage: Usage, opening: Promise<Store> = openMigratedStore()) {
+  const store = await opening;
   const sql = <T>(text: string, values: unknown[] = []) => store.fork().execute<T[]>(text, values);
   const users = await insertUsers(store, USERS);
   await sql("update ai_usage_summing set summed_from = '-infinity'"); // no earlier release has written calls
@@ -143,126 +144,119 @@ async function openFilled(usage: Usage, url?: string) {
   };
 }
 
-describe.each(["memory", ...(process.env.TEST_SERVERS ? ["PostgreSQL"] : [])])(
-  "Sums of AI usage by user and key, %s",
-  (engine) => {
-    const open = async (usage: Usage) =>
-      forTest(openFilled(usage, engine === "memory" ? undefined : await createDatabase()));
+describe.each(ENGINES)("Sums of AI usage by user and key, %s", (engine) => {
+  const open = (usage: Usage) => forTest(openFilled(usage, openMigratedStore(engine)));
 
-    test.each(Object.keys(CALLERS) as Usage[])(
-      "are those of all calls, of any period, whatever is closed and ranked: %s",
-      async (usage) => {
-        const { sql, add, compareMany, closeAll, shorten, advance } = await open(usage);
-        await add(CALLS);
-        await compareMany();
-        await closeAll();
-        await compareMany();
-        await shorten();
-        await compareMany();
-        await add(50);
-        await sql(
-          `update ai_usage set input_tokens = 0, output_tokens = 0 where user_id in (
-             select user_id from ai_usage_ranked_users order by tokens desc limit 10)`,
-        );
-        await compareMany();
-        advance(11 * MINUTE_MS);
-        await closeAll();
-        await compareMany();
-        advance(DAY_MS);
-        await add(300, 1);
-        await compareMany(); // the day that is over is not closed yet
-        await closeAll();
-        await shorten();
-        await compareMany();
-      },
-    );
-
-    test("a period that no ranking settles is ranked when it is asked for, until days are ranked again", async () => {
-      const filled = await open("all users use about the same");
-      const { sql, add, users, erase, compare, closeAll, advance, spoil, rankings, textOf } =
-        filled;
+  test.each(Object.keys(CALLERS) as Usage[])(
+    "are those of all calls, of any period, whatever is closed and ranked: %s",
+    async (usage) => {
+      const { sql, add, compareMany, closeAll, shorten, advance } = await open(usage);
       await add(CALLS);
+      await compareMany();
       await closeAll();
-      await spoil();
-      await compare([40, 0], 20);
-      expect(await rankings(40)).toEqual([{ last: textOf(1) }]);
-      await spoil();
-      await compare([40, 12], 20);
-      expect((await rankings(40)).map(({ last }) => last).sort()).toEqual([textOf(12), textOf(1)]);
-      await add(100);
-      await compare([40, 0], 20);
-      await compare([40, 12], 100);
-      await erase(users[0]);
-      await compare([40, 0], 100);
-      expect(
-        await sql("select 1 from ai_usage_ranked_users where user_id = ?", [users[0]]),
-      ).toEqual([]);
+      await compareMany();
+      await shorten();
+      await compareMany();
+      await add(50);
+      await sql(
+        `update ai_usage set input_tokens = 0, output_tokens = 0 where user_id in (
+             select user_id from ai_usage_ranked_users order by tokens desc limit 10)`,
+      );
+      await compareMany();
       advance(11 * MINUTE_MS);
       await closeAll();
-      expect(await rankings(40)).toEqual([]);
-      await compare([40, 0], 20);
-    });
-
-    test("API keys are found in sums of whole periods, until one of their days changes", async () => {
-      const { sql, add, sumsOf, topKeys, closeAll, compare, textOf } =
-        await open("a few users use most");
-      await add(CALLS);
+      await compareMany();
+      advance(DAY_MS);
+      await add(300, 1);
+      await compareMany(); // the day that is over is not closed yet
       await closeAll();
-      const sums = await sql<Sum>(
-        `select api_key_id::text as id, tokens::float8 as tokens from ai_usage_key_periods
+      await shorten();
+      await compareMany();
+    },
+  );
+
+  test("a period that no ranking settles is ranked when it is asked for, until days are ranked again", async () => {
+    const filled = await open("all users use about the same");
+    const { sql, add, users, erase, compare, closeAll, advance, spoil, rankings, textOf } = filled;
+    await add(CALLS);
+    await closeAll();
+    await spoil();
+    await compare([40, 0], 20);
+    expect(await rankings(40)).toEqual([{ last: textOf(1) }]);
+    await spoil();
+    await compare([40, 12], 20);
+    expect((await rankings(40)).map(({ last }) => last).sort()).toEqual([textOf(12), textOf(1)]);
+    await add(100);
+    await compare([40, 0], 20);
+    await compare([40, 12], 100);
+    await erase(users[0]);
+    await compare([40, 0], 100);
+    expect(await sql("select 1 from ai_usage_ranked_users where user_id = ?", [users[0]])).toEqual(
+      [],
+    );
+    advance(11 * MINUTE_MS);
+    await closeAll();
+    expect(await rankings(40)).toEqual([]);
+    await compare([40, 0], 20);
+  });
+
+  test("API keys are found in sums of whole periods, until one of their days changes", async () => {
+    const { sql, add, sumsOf, topKeys, closeAll, compare, textOf } =
+      await open("a few users use most");
+    await add(CALLS);
+    await closeAll();
+    const sums = await sql<Sum>(
+      `select api_key_id::text as id, tokens::float8 as tokens from ai_usage_key_periods
          where first_day = ?::date and last_day = ?::date`,
-        [textOf(29), textOf(1)],
-      );
-      const expected = await sumsOf("api_key_id", [29, 1]);
-      expect(sums.sort(byId)).toEqual(expected.toSorted(byId));
-      const least = expected.at(-1)?.id;
-      await sql(
-        "update ai_usage_key_periods set tokens = tokens + 1000000000 where api_key_id = ?",
-        [least],
-      );
-      expect((await topKeys([29, 0], 5)).map(({ id }) => id)).toContain(least);
-      await sql(
-        `update ai_usage set input_tokens = input_tokens + 1 where id = (
+      [textOf(29), textOf(1)],
+    );
+    const expected = await sumsOf("api_key_id", [29, 1]);
+    expect(sums.sort(byId)).toEqual(expected.toSorted(byId));
+    const least = expected.at(-1)?.id;
+    await sql("update ai_usage_key_periods set tokens = tokens + 1000000000 where api_key_id = ?", [
+      least,
+    ]);
+    expect((await topKeys([29, 0], 5)).map(({ id }) => id)).toContain(least);
+    await sql(
+      `update ai_usage set input_tokens = input_tokens + 1 where id = (
            select id from ai_usage where created_at < ?::timestamptz order by created_at desc limit 1)`,
-        [textOf(0)],
-      );
-      await compare([29, 0], 5);
-      await closeAll();
-      await compare([29, 0], 5);
-    });
+      [textOf(0)],
+    );
+    await compare([29, 0], 5);
+    await closeAll();
+    await compare([29, 0], 5);
+  });
 
-    test("sums of API keys over whole periods end with the user, with USAGE_RETENTION and with a restored backup", async () => {
-      const { store, sql, add, users, erase, closeAll } = await open("a few users use most");
-      await add(CALLS);
-      await closeAll();
-      const ofKey = () =>
-        sql("select 1 from ai_usage_key_periods where api_key_id = ?", [users[1]]);
-      const firstDays = async () =>
-        (
-          await sql<{ ago: number }>(
-            "select distinct ?::date - first_day as ago from ai_usage_key_periods order by 1",
-            [NOW],
-          )
-        ).map(({ ago }) => ago);
-      expect(await ofKey()).not.toEqual([]);
-      await erase(users[1]);
-      expect(await ofKey()).toEqual([]);
-      expect(await firstDays()).toEqual([5, 6, 28, 29, 88, 89]);
-      await forgetClosedDays({ em: store.fork() }, new Date(NOW.getTime() - 28 * DAY_MS));
-      expect(await firstDays()).toEqual([5, 6, 28]);
-      await store.fork().transactional((em) => reopenDays({ em }));
-      expect(await firstDays()).toEqual([]);
-    });
-  },
-);
+  test("sums of API keys over whole periods end with the user, with USAGE_RETENTION and with a restored backup", async () => {
+    const { store, sql, add, users, erase, closeAll } = await open("a few users use most");
+    await add(CALLS);
+    await closeAll();
+    const ofKey = () => sql("select 1 from ai_usage_key_periods where api_key_id = ?", [users[1]]);
+    const firstDays = async () =>
+      (
+        await sql<{ ago: number }>(
+          "select distinct ?::date - first_day as ago from ai_usage_key_periods order by 1",
+          [NOW],
+        )
+      ).map(({ ago }) => ago);
+    expect(await ofKey()).not.toEqual([]);
+    await erase(users[1]);
+    expect(await ofKey()).toEqual([]);
+    expect(await firstDays()).toEqual([5, 6, 28, 29, 88, 89]);
+    await forgetClosedDays({ em: store.fork() }, new Date(NOW.getTime() - 28 * DAY_MS));
+    expect(await firstDays()).toEqual([5, 6, 28]);
+    await store.fork().transactional((em) => reopenDays({ em }));
+    expect(await firstDays()).toEqual([]);
+  });
+});
 
 describeIf(
   process.env.TEST_SERVERS,
   "Sums of AI usage at the same time, on PostgreSQL",
   async () => {
     test("are those of all calls while calls are written, days are closed and periods are ranked", async () => {
-      const url = await createDatabase();
-      const filled = await forTest(openFilled("all users use about the same", url));
+      const url = await createMigratedDatabase();
+      const filled = await forTest(openFilled("all users use about the same", openQuietStore(url)));
       const { store, sql, add, topUsers, compareMany, compare, spoil } = filled;
       const other = await forTest(openQuietStore(url));
       await add(CALLS);
@@ -285,8 +279,8 @@ describeIf(
     });
 
     test("a period is not ranked while a user is erased, and the request is answered", async () => {
-      const url = await createDatabase();
-      const filled = await forTest(openFilled("all users use about the same", url));
+      const url = await createMigratedDatabase();
+      const filled = await forTest(openFilled("all users use about the same", openQuietStore(url)));
       const { add, users, closeAll, spoil, rankings, compare } = filled;
       await add(CALLS);
       await closeAll();
