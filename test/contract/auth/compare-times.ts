@@ -36,7 +36,11 @@ export function cycle(actions: (() => Promise<unknown>)[]): () => Promise<unknow
   return async () => actions[turn++ % actions.length]?.();
 }
 
-async function spent(action: () => Promise<unknown>): Promise<number> {
+/**
+ * Runs an action.
+ * @returns how long it took, in ms
+ */
+export async function spent(action: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
   await action();
   return performance.now() - startedAt;

@@ -13,7 +13,7 @@ import {
 } from "../../../services/store/usage-rankings.ts";
 import type { SignedIn } from "../../support/accounts.ts";
 import { startApp } from "../../support/app.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { begin } from "../../support/database/transaction.ts";
 import { describeIf, forSuite, forTest } from "../../support/suites.ts";
@@ -258,7 +258,7 @@ describeIf(process.env.TEST_SERVERS, "Days of AI usage that are over, on Postgre
   });
 });
 
-const NOW = new Date();
+const NOW = new Date(new Date().setUTCHours(12, 0, 0, 0)); // minutes later it is still the same day
 const running = new AbortController().signal;
 const config = { usageRetentionMs: 0 };
 const daysBefore = (days: number) => new Date(NOW.getTime() - days * DAY_MS);
@@ -349,7 +349,7 @@ test("AI usage: days of a restored backup are closed again", async () => {
 
 describeIf(process.env.TEST_SERVERS, "Days of AI usage, closed by several processes", async () => {
   test("one of them ranks the users, and another one if it has been killed", async () => {
-    const url = await createDatabase();
+    const url = await createMigratedDatabase();
     const { store, users, ranked } = await forTest(openFilled(url));
     const other = await forTest(openQuietStore(url));
     const claim = { now: NOW, lastDay: textOf(daysBefore(1)) };
@@ -362,7 +362,7 @@ describeIf(process.env.TEST_SERVERS, "Days of AI usage, closed by several proces
   });
 
   test("at the same time, while calls are written, they close each day once", async () => {
-    const url = await createDatabase();
+    const url = await createMigratedDatabase();
     const filled = await forTest(openFilled(url));
     const { sql, users, add, top, keys } = filled;
     const stores = [
@@ -389,7 +389,7 @@ describeIf(process.env.TEST_SERVERS, "Days of AI usage, closed by several proces
   });
 
   test("a connection that is lost while users are ranked leaves the ranking of before, and so does an erasure", async () => {
-    const url = await createDatabase();
+    const url = await createMigratedDatabase();
     const { store, users, add, top, ranked } = await forTest(openFilled(url));
     await closeDays(store, NOW, config, running);
     const before = await ranked();
