@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { createRateLimiter } from "../../services/platform/gate/rate-limiter.ts";
 import { openRedis } from "../../services/platform/gate/redis.ts";
 import { startApp } from "../support/app.ts";
-import { createDatabase } from "../support/database/databases.ts";
+import { createMigratedDatabase } from "../support/database/databases.ts";
 import type { HttpResponse } from "../support/http/client.ts";
 import { captureLog, silent } from "../support/log.ts";
 import { listen } from "../support/network/sockets.ts";
@@ -89,7 +89,11 @@ onServers(
   async () => {
     const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
     const SECRET_KEY = randomBytes(32).toString("base64");
-    const shared = { REDIS_URL: proxy.url, SECRET_KEY, DATABASE_URL: await createDatabase() };
+    const shared = {
+      REDIS_URL: proxy.url,
+      SECRET_KEY,
+      DATABASE_URL: await createMigratedDatabase(),
+    };
     const startReplica = () => forTest(startApp({ mode: "servers", env: shared }));
     const replicas = [await startReplica(), await startReplica()] as const;
     const users = await Promise.all(times(6, () => replicas[0].addUser()));

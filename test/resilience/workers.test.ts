@@ -10,7 +10,7 @@ import { readConfig } from "../../services/platform/config/config.ts";
 import { PASSWORD, signInAt } from "../support/accounts.ts";
 import { conversationOf, eventsIn } from "../support/ai/calls.ts";
 import { startRawProvider } from "../support/ai/raw-provider.ts";
-import { createDatabase, runSql } from "../support/database/databases.ts";
+import { createMigratedDatabase, runSql } from "../support/database/databases.ts";
 import { grpcUrlIn } from "../support/grpc.ts";
 import { bearer, createHttpClient, postJson } from "../support/http/client.ts";
 import { sendRawHttp } from "../support/http/raw.ts";
@@ -37,7 +37,7 @@ const REQUESTS = 20;
 const sharedStorage = async (): Promise<Record<string, string>> => ({
   WORKERS: String(WORKERS),
   DATA_DIR: temporaryFolder(),
-  DATABASE_URL: await createDatabase(),
+  DATABASE_URL: await createMigratedDatabase(),
   REDIS_URL: process.env.TEST_REDIS_URL as string,
   TRUST_PROXY: "127.0.0.1",
   INTERNAL_SECRET,

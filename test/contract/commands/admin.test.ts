@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { freshEmail } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { createDatabase, freshStorage } from "../../support/database/databases.ts";
+import { createMigratedDatabase, freshStorage } from "../../support/database/databases.ts";
 import { commitMeanwhile } from "../../support/database/transaction.ts";
 import { runScript } from "../../support/processes/processes.ts";
 import { describeIf } from "../../support/suites.ts";
@@ -18,7 +18,7 @@ const by = {
 const UPDATE = { event: "admin.user_updated", ...by };
 
 describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", async () => {
-  const url = await createDatabase();
+  const url = await createMigratedDatabase();
   const app = await startSuiteApp({ mode: "servers", env: { DATABASE_URL: url } });
   const env = { DATABASE_URL: url, DATA_DIR: app.settings.DATA_DIR as string };
   const admin = (...args: string[]) => runScript("admin", args, env);

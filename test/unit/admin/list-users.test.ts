@@ -2,7 +2,7 @@ import { v7 as uuid } from "uuid";
 import { afterAll, expect, test } from "vitest";
 import { listUsers, type UserFilter } from "../../../services/store/admin-users.ts";
 import type { Store } from "../../../services/store/store.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 
 const COUNT = 30_000;
@@ -66,7 +66,9 @@ const short: UserFilter[] = [
 const all = [...filters, ...short];
 
 // PGlite is slow to fill and runs the same statements
-const store = await openQuietStore(process.env.TEST_SERVERS ? await createDatabase() : undefined);
+const store = await openQuietStore(
+  process.env.TEST_SERVERS ? await createMigratedDatabase() : undefined,
+);
 await store.migrate();
 const rows = await addUsers(store);
 const clock = { now: () => new Date() };

@@ -8,7 +8,7 @@ import { type AppContext, systemCall } from "../../../services/call.ts";
 import type { Config } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { begin } from "../../support/database/transaction.ts";
 import { silent } from "../../support/log.ts";
@@ -75,7 +75,7 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
 });
 
 onServers("Usage: a write waits for the erasure of its account, and not the reverse", async () => {
-  const url = await createDatabase();
+  const url = await createMigratedDatabase();
   const onServer = await forTest(openUsage(url));
   const call = await onServer.newCall();
   const open = onServer.usage.start(call);
@@ -95,7 +95,7 @@ onServers("Usage: a write waits for the erasure of its account, and not the reve
 onServers(
   "Usage: roll-ups concurrent with erasures and late records lose no call and count none twice",
   async () => {
-    const url = await createDatabase();
+    const url = await createMigratedDatabase();
     const { store, sql, newCall, erase } = await forTest(openUsage(url));
     const users = await Promise.all(times(30, async () => (await newCall()).userId));
     await sql(

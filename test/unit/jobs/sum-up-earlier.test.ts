@@ -5,7 +5,7 @@ import { countActiveUsersByDay, countEventsByDay } from "../../../services/store
 import { sumUsageByDay } from "../../../services/store/usage.ts";
 import { findTopUsers } from "../../../services/store/usage-rankings.ts";
 import { sumModelDays, sumUserDays } from "../../../services/store/usage-sums.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { forTest } from "../../support/suites.ts";
 
@@ -86,7 +86,7 @@ test("AI calls from before an upgrade count the same before and after they are s
 onServers(
   "AI calls that end while earlier ones are summed up count with their final tokens",
   async () => {
-    const url = await createDatabase();
+    const url = await createMigratedDatabase();
     const { store, sql } = await openUpgraded(url);
     forTest(store);
     let isDone = false;

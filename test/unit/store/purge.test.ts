@@ -3,7 +3,7 @@ import { deletedUsers, purgeUsers } from "../../../services/accounts/erase-user.
 import { type AppContext, systemCall } from "../../../services/call.ts";
 import { systemClock } from "../../../services/platform/process/clock.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createMigratedDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { forTest } from "../../support/suites.ts";
 
@@ -37,7 +37,7 @@ test("Erasure of deleted accounts: stops between two accounts on shutdown", asyn
 onServers(
   "Retention: deletes failures of unknown addresses without reading all accounts for each",
   async () => {
-    const { store, em } = await openWithUsers(2_000, null, await createDatabase());
+    const { store, em } = await openWithUsers(2_000, null, await createMigratedDatabase());
     await em.execute(`
       insert into attempts (kind, subject, consecutive, reserved_at)
       select 'password', i || '@example.' || case i when 1 then 'com' else 'org' end, 1, now() from generate_series(1, 500) as i
