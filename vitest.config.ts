@@ -35,15 +35,15 @@ const accounts = ["test/contract/{admin,auth,client,docs,grpc,http,mail,user}/**
 /**
  * Left to TEST_FULL: whole installations, foreign programs, random faults, high load and what an
  * operator does once a year: what they join is tested one by one in others. So are kills of
- * processes, but for those of `kill` and `replicas`, and pages of a single feature, whose routes,
- * looks and shared parts have suites of their own.
+ * processes, but for those of `kill` and `replicas`, and pages of a single feature and details of
+ * others, whose routes, looks and shared parts have suites of their own.
  */
 const long = full
   ? []
   : [
       "test/contract/commands/{migrate,restore,rotate-keys,withdraw-keys}.test.ts",
       "test/contract/{auth/ways-in-sequences,examples/*,http/public-url-path,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
-      "test/contract/web/{api-keys,budgets,costs,email-codes,external,known-devices,webhooks}.test.ts",
+      "test/contract/web/{admin-details,api-keys,budgets,conversations,costs,email-codes,external,known-devices,passkey-pages,webhooks}.test.ts",
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
       "test/resilience/{internal-listener,redis-cluster,refused-statements,services-end,wrong-clock}.test.ts",
       "test/resilience/{budgets,sign-in-restart,unfinished-guesses,webhook-replicas,webhooks}.test.ts",
@@ -79,10 +79,10 @@ const alone = [
  */
 const twice = [
   "test/contract/admin/last-administrator.test.ts",
-  "test/contract/ai/{budgets,ending,event-lines,memory,usage}.test.ts",
-  "test/contract/auth/{api-keys,login,login-guesses,not-me,refresh,register,verify-mfa}.test.ts",
+  "test/contract/ai/{budgets,ending,event-lines,memory}.test.ts",
+  "test/contract/auth/{api-keys,login,login-guesses,refresh}.test.ts",
   "test/contract/http/hostile-input.test.ts",
-  "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
+  "test/contract/user/{api-keys,delete-account,end-sessions}.test.ts",
 ];
 
 /** Suites that use both cores by themselves. They run after all others, so that neither disturbs the other. */

@@ -9,7 +9,7 @@ import {
   HealthCheckResponse_ServingStatus as Status,
 } from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp, startSuiteApp } from "../support/app.ts";
-import { createDatabase } from "../support/database/databases.ts";
+import { createMigratedDatabase } from "../support/database/databases.ts";
 import { POSTGRES_BIN, startPostgresServer } from "../support/database/postgres-server.ts";
 import { startSmtpServer } from "../support/mail/smtp-server.ts";
 import { startProxy } from "../support/network/tcp-proxy.ts";
@@ -17,12 +17,13 @@ import { describeConcurrent, forSuite, forTest } from "../support/suites.ts";
 import { tally, times } from "../support/tally.ts";
 import { until } from "../support/until.ts";
 
-const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
+const FULL: Mode[] = process.env.TEST_FULL ? ["servers"] : [];
+const modes: Mode[] = process.env.TEST_SERVERS ? ["apart", ...FULL] : [];
 
 describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const smtpServer = await forSuite(startSmtpServer());
   const proxies = {
-    database: await forSuite(startProxy(await createDatabase())),
+    database: await forSuite(startProxy(await createMigratedDatabase())),
     cache: await forSuite(startProxy(process.env.TEST_REDIS_URL as string)),
     mail: await forSuite(startProxy(smtpServer.url)),
   };

@@ -300,6 +300,12 @@ export async function goTo(page: Page, path: string): Promise<void> {
   );
 }
 
+/** Goes to a page, and waits for its heading. */
+export async function openPage(page: Page, path: string, heading: string): Promise<void> {
+  await goTo(page, path);
+  await page.getByRole("heading", { name: shown(heading), level: 1 }).waitFor();
+}
+
 /** Opens the menu of the account, and chooses an entry. */
 async function chooseOfAccount(page: Page, role: "menuitem" | "menuitemradio", name: string) {
   await page.getByRole("button", { name: /^(Account menu|Kontomenü)/ }).click();
