@@ -88,8 +88,10 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     headOf(request) {
       if (request.opensPlace) return undefined;
       const { method, format } = request.routeOptions.config.binding ?? {};
-      const authorization = authorizationOf(request.headers, format);
-      return method && { method, authorization, open: openCallOf(request.raw) };
+      if (!method) return undefined;
+      const { raw, headers } = request;
+      const authorization = authorizationOf(headers, format);
+      return { method, authorization, open: openCallOf(raw), isWhole: () => raw.complete };
     },
     onRequest(request, reply) {
       begin(request, reply);

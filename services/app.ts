@@ -87,6 +87,10 @@ export async function openApp(config: Config, options: AppOptions) {
         const found = await context.findKey(digest);
         return found && referenceOf(found);
       },
+      lookUp: (credential) =>
+        credential.kind === "api-key"
+          ? context.findKey(credential.digest)
+          : context.findSession(credential.sessionId),
     });
     own(redis);
     const { metrics, webhookWorker } = context;

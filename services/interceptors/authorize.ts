@@ -13,8 +13,8 @@ import { type Admitted, admittedKey, assertGateway } from "../platform/gate/serv
 import { reasonName, ServiceError, statusOf } from "../platform/rpc/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/rpc/policy.ts";
 import type { SessionPrincipal, UserPrincipal } from "../principal.ts";
-import { identifyKey } from "../sessions/check-api-key.ts";
-import { identifySession } from "../sessions/check-session.ts";
+import { type FindUsableKey, identifyKey } from "../sessions/check-api-key.ts";
+import { type FindSession, identifySession } from "../sessions/check-session.ts";
 import { textOf } from "./text-field.ts";
 
 /**
@@ -62,11 +62,11 @@ export const authorize: Interceptor = (next) => async (req) => {
 /** @throws ServiceError UNAUTHENTICATED */
 async function identify(
   call: Call,
-  { credential, onCredentialEnded }: Partial<Admitted> = {},
+  { credential, lookup, onCredentialEnded }: Partial<Admitted> = {},
 ): Promise<UserPrincipal> {
   return credential?.kind === "api-key"
-    ? identifyKey(call, credential, onCredentialEnded)
-    : identifySession(call, credential, onCredentialEnded);
+    ? identifyKey(call, credential, onCredentialEnded, lookup as ReturnType<FindUsableKey>)
+    : identifySession(call, credential, onCredentialEnded, lookup as ReturnType<FindSession>);
 }
 
 /** @throws ServiceError KEY_NOT_ALLOWED, FORBIDDEN, IMPERSONATING, MFA_REQUIRED */

@@ -95,7 +95,8 @@ export async function listenInternal(
       throw error;
     };
     const { authorization } = request.headers;
-    const admitted = await app.gate?.({ method, authorization, open }).catch(refuse);
+    const isWhole = () => request.complete;
+    const admitted = await app.gate?.({ method, authorization, open, isWhole }).catch(refuse);
     response.once("close", () => admitted?.permit.release());
     if (response.destroyed) admitted?.permit.release();
     const decode = (body: Buffer) => fromBinary(method.input, body, { readUnknownFields: false });

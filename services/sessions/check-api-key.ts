@@ -25,6 +25,7 @@ export function referenceOf({ user, key, isService }: FoundKey): KeyReference {
 /**
  * Finds the principal of an API key. The key's row is read for every request, so that every process
  * refuses a revoked one at once.
+ * @param lookup of the key, if it has begun
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identifyKey(
@@ -36,8 +37,9 @@ export async function identifyKey(
   },
   { digest }: KeyCredential,
   onEnded: () => void = () => {},
+  lookup: ReturnType<FindUsableKey> = call.findKey(digest),
 ): Promise<KeyPrincipal> {
-  const found = await call.findKey(digest);
+  const found = await lookup;
   if (!found) {
     onEnded();
     throw invalidKey();

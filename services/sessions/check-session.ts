@@ -18,14 +18,16 @@ import type { Store } from "../store/store.ts";
  * Finds the principal for an access token. The session row is read for every request, so that every
  * process rejects a revoked session immediately. The first use of a refreshed token pair ends the
  * grace period of its predecessor.
+ * @param lookup of the session, if it has begun
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identifySession(
   call: Db & { findSession: FindSession; clock: Clock; lastSeen: LastSeen },
   claims: SessionClaims | undefined,
   onEnded: () => void = () => {},
+  lookup: ReturnType<FindSession> | undefined = claims && call.findSession(claims.sessionId),
 ): Promise<SessionPrincipal> {
-  const found = claims && (await call.findSession(claims.sessionId));
+  const found = await lookup;
   if (!found) onEnded();
   if (!claims || !found || found.user.id !== claims.userId) throw unauthenticated();
   const { id, generation, successorUsed, lastActiveAt } = found.session;

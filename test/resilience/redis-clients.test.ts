@@ -76,6 +76,33 @@ onServers("Redis: a server that stops responding delays only the first command",
   await until("Redis to count again", isCounting);
 });
 
+onServers(
+  "Redis: a limit that is exceeded stays so without Redis until its window ends",
+  async () => {
+    const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
+    const cache = await forTest(openRedis([proxy.url], silent));
+    let now = Date.now();
+    const limits = createRateLimiter(cache, { now: () => new Date(now) });
+    const key = { key: randomUUID(), max: 1, windowMs: 60_000 };
+    const take = async (keys = [key]) => (await limits.consume(keys)).remaining;
+    expect([await take(), await take()]).toEqual([0, -1]);
+    proxy.silence();
+    expect(limits.exceededBy([key])).toMatchObject({ limit: 1, remaining: -1 });
+    expect([await take(), await take([{ ...key, key: randomUUID() }, key])]).toEqual([-1, -1]);
+    now += key.windowMs;
+    expect(limits.exceededBy([key])).toBeUndefined();
+    expect(await take()).toBe(0); // counted by this process
+  },
+);
+
+onServers("Redis: a limit that was raised is counted again", async () => {
+  const cache = await forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));
+  const limits = createRateLimiter(cache, clock);
+  const key = { key: randomUUID(), max: 1, windowMs: 60_000 };
+  const take = async (max: number) => (await limits.consume([{ ...key, max }])).remaining;
+  expect([await take(1), await take(1), await take(3), await take(3)]).toEqual([0, -1, 1, 0]);
+});
+
 onServers("Redis: a stalled process reads the reply that arrived in the meantime", async () => {
   const cache = await forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));
   const reply = cache.withBreaker(() => cache.client.eval("return 7", 0));

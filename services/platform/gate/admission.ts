@@ -148,13 +148,17 @@ type Share = { key: string; max: number; error?: () => ServiceError };
 /** Counters by key. */
 function createCounts() {
   const counts = new Map<string, number>();
+  const exceededBy = (shares: readonly Share[], amount: number) =>
+    shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
   return {
+    /** Whether every counter may be incremented. */
+    hasRoom: (shares: readonly Share[]): boolean => exceededBy(shares, 1) === undefined,
     /**
      * Increments every counter.
      * @throws ServiceError if one would exceed its maximum; none is changed then
      */
     acquire(shares: readonly Share[], amount = 1): void {
-      const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
+      const exceeded = exceededBy(shares, amount);
       if (exceeded) throw (exceeded.error ?? tooManyConcurrent)();
       for (const { key } of shares) counts.set(key, (counts.get(key) ?? 0) + amount);
     },
@@ -233,6 +237,10 @@ export function createAdmission({
   return {
     /** Maximum number of connections per port. */
     maxConnections,
+
+    /** Whether a call would be admitted now. */
+    hasRoom: (kind: CallKind, caller: Caller): boolean =>
+      counts.hasRoom(sharesOfCall(kind, caller)),
 
     /**
      * Admits a call.

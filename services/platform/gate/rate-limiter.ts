@@ -24,6 +24,8 @@ export type RateLimiter = ReturnType<typeof createRateLimiter>;
  * Maximum number of keys counted in process, without Redis. The oldest window is evicted first.
  */
 const MAX_KEYS = 100_000;
+/** Maximum number of exceeded limits that are remembered. The oldest is forgotten first. */
+const MAX_EXCEEDED = 10_000;
 /** Window of the counter that `check` uses, in ms. */
 const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
@@ -157,29 +159,38 @@ type Count = { count: number; endsAt: number };
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
+  const exceeded = createExceeded(clock);
 
   /** Counts a request towards keys that are counted together. */
   async function count(keys: RateLimitKey[]): Promise<RateLimitResult> {
     const now = clock.now().getTime();
     const counts = await (shared ? shared(keys, now).catch(() => own(keys, now)) : own(keys, now));
     const standings = counts.map(({ count, endsAt }, i) => {
-      const { max, windowMs } = keys[i] as RateLimitKey;
+      const key = keys[i] as RateLimitKey;
       // the clocks of processes differ or are set back, but Redis deletes the counter after the
       // window anyway
-      return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
+      const resetMs = Math.min(endsAt - now, key.windowMs);
+      const standing = { limit: key.max, remaining: key.max - count, resetMs };
+      if (standing.remaining < 0) exceeded.add(key, standing);
+      return standing;
     });
     return standings.reduce(tightest);
   }
 
   return {
+    /** The state of a limit that a request would exceed, as far as this process knows. */
+    exceededBy: exceeded.find,
     /**
      * Counts a request towards every key (at least one). A request that exceeds a limit counts
      * towards none, so that clients cannot create counters for made-up accounts or addresses. Keys
      * with different hash tags are counted one after the other, because they may be on different
-     * nodes of a Redis cluster.
+     * nodes of a Redis cluster. A limit that is known to be exceeded is not asked for again, so that
+     * a flood costs Redis nothing.
      * @returns the state of the tightest limit
      */
     async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
+      const known = exceeded.find(keys);
+      if (known) return known;
       const tag = hashTag(keys[0]);
       const others = keys.filter((each) => hashTag(each) !== tag);
       if (others.length === 0) return count(keys);
@@ -189,6 +200,31 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
     /** Resolves if Redis works or is not configured. */
     async check(): Promise<void> {
       await shared?.([{ key: "check", max: 1, windowMs: CHECK_WINDOW_MS }], clock.now().getTime());
+    },
+  };
+}
+
+/** Remembers exceeded limits until their windows end: no request counts towards them until then. */
+function createExceeded(clock: Clock) {
+  const ends = new Map<string, { max: number; at: number }>();
+  return {
+    add({ key, max }: RateLimitKey, { resetMs }: RateLimitResult): void {
+      ends.delete(key); // re-inserted as the newest entry
+      ends.set(key, { max, at: clock.now().getTime() + resetMs });
+      if (ends.size > MAX_EXCEEDED) ends.delete(ends.keys().next().value as string);
+    },
+    find(keys: readonly RateLimitKey[]): RateLimitResult | undefined {
+      if (ends.size === 0) return undefined;
+      for (const { key, max, windowMs } of keys) {
+        const end = ends.get(key);
+        if (!end) continue;
+        const resetMs = end.at - clock.now().getTime();
+        // the window is still open, the clock was not set back, and the limit was not raised
+        if (resetMs > 0 && resetMs <= windowMs && max <= end.max)
+          return { limit: max, remaining: -1, resetMs };
+        ends.delete(key);
+      }
+      return undefined;
     },
   };
 }

@@ -23,6 +23,7 @@ import { createTrustedProxies } from "./proxies.ts";
 import {
   type Counted,
   createRateLimiter,
+  type RateLimitKey,
   type RateLimitResult,
   rateLimitHeaders,
   refuseExceeded,
@@ -42,12 +43,19 @@ export type CallHead = {
   method: DescMethod;
   authorization: string | undefined;
   open: OpenCall;
+  /** Whether the whole request has arrived. By default, it has not. */
+  isWhole?(): boolean;
 };
+
+/** Finds the session or API key of a call, for every call anew. */
+type LookUp = (credential: Credential) => Promise<unknown>;
 
 /** An admitted call, whose body may be read. */
 export type Admitted = CallHead & {
   /** Undefined on public methods. Its session or key may have ended. */
   credential: Credential | undefined;
+  /** The session or API key, if it was looked up while the call was counted. */
+  lookup?: ReturnType<LookUp> | undefined;
   /**
    * Tells the port that the session or key has ended, so that further calls with it do not use up
    * the user's rate limit.
@@ -67,17 +75,25 @@ export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
 
 /**
  * Creates the checks shared by all ports of a process.
+ * @param options.lookUp finds sessions and API keys, in a process that has the services
  * @param options.admission by default, with limits derived from the memory of the process
  */
 export async function openGate(
   config: Config,
   keys: VerificationKeys,
-  options: { log: Logger; clock: Clock; findKey: FindKey; admission?: Admission | undefined },
+  options: {
+    log: Logger;
+    clock: Clock;
+    findKey: FindKey;
+    lookUp?: LookUp | undefined;
+    admission?: Admission | undefined;
+  },
 ) {
   const {
     log,
     clock,
     findKey,
+    lookUp,
     admission = createAdmission({
       streamsPerUser: config.aiStreamsPerUser,
       streamsPerServiceAccount: config.aiStreamsPerServiceAccount,
@@ -101,18 +117,47 @@ export async function openGate(
     const { address, isForwarded } = open;
     const policy = policyOf(method);
     const credential = await readCredential(call, policy);
+    const kind = callKind(method, policy);
     const caller = isForwarded ? {} : { ...ownerOf(credential), address };
-    const rateLimit = isForwarded ? undefined : await consume(policy, credential, address);
+    const limited = keysOf(open, policy, credential);
+    const isExpected = () => !rateLimiter?.exceededBy(limited) && admission.hasRoom(kind, caller);
+    const lookup = beginLookup(call, credential, isExpected);
+    const rateLimit = limited.length > 0 ? await rateLimiter?.consume(limited) : undefined;
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
-      const permit = admission.acquire(callKind(method, policy), caller);
+      const permit = admission.acquire(kind, caller);
       const onCredentialEnded = () => refuse(credential, authorization);
-      return { ...call, credential, onCredentialEnded, rateLimit, permit };
+      return { ...call, credential, lookup, onCredentialEnded, rateLimit, permit };
     } catch (error) {
       if (rateLimit && error instanceof ServiceError)
         error.headers.push(...rateLimitHeaders(rateLimit));
       throw error;
     }
+  }
+
+  /** The keys of the limits that a call counts towards; none if a gateway has counted it. */
+  function keysOf(
+    { address, isForwarded }: OpenCall,
+    policy: MethodPolicy | undefined,
+    credential: Credential | undefined,
+  ): RateLimitKey[] {
+    if (isForwarded || !policy || !rateLimiter) return [];
+    return requestKeys(policy.limits, credential && countedAs(credential), address);
+  }
+
+  /**
+   * Looks a credential up while its call is counted. Not if the call is known to be refused, and
+   * not before the whole request has arrived: the session may end in the meantime.
+   */
+  function beginLookup(
+    { isWhole = () => false }: CallHead,
+    credential: Credential | undefined,
+    isExpected: () => boolean,
+  ): ReturnType<LookUp> | undefined {
+    if (!credential || !lookUp || !isWhole() || !isExpected()) return undefined;
+    const lookup = lookUp(credential);
+    lookup.catch(() => {}); // it fails the call, unless that is refused before
+    return lookup;
   }
 
   /**
@@ -126,17 +171,6 @@ export async function openGate(
   ): Promise<Credential | undefined> {
     if (policy?.access === Access.GATEWAY) assertGateway(open);
     return isProtected(policy) ? authenticate(authorization, open) : undefined;
-  }
-
-  /** Counts a call towards the limits of its method. Returns undefined if it has none. */
-  async function consume(
-    policy: MethodPolicy | undefined,
-    credential: Credential | undefined,
-    address: string,
-  ): Promise<RateLimitResult | undefined> {
-    if (!policy) return undefined;
-    const limited = requestKeys(policy.limits, credential && countedAs(credential), address);
-    return limited.length > 0 ? rateLimiter?.consume(limited) : undefined;
   }
 
   /**

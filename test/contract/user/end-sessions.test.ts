@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type IncomingMessage, request as send } from "node:http";
 import { Code } from "@connectrpc/connect";
 import { test as base, expect } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
@@ -47,6 +49,25 @@ test("DELETE /user/sessions/:id: ends one session immediately, even the caller's
   expect((await mine.delete(`/user/sessions/${target.id}`)).status).toBe(404);
   expect((await mine.delete(`/user/sessions/${own.id}`)).status).toBe(200);
   expect(await mine.profileStatus()).toBe(401);
+});
+
+test("PUT /user/profile: is 401 if the session ends before the body has arrived", async ({
+  mine,
+  other,
+}) => {
+  const [target] = await mine.sessions();
+  const headers = {
+    authorization: `Bearer ${other.accessToken}`,
+    "content-type": "application/json",
+    expect: "100-continue",
+  };
+  const request = send(`${app.url}/user/profile`, { method: "PUT", headers });
+  await once(request, "continue"); // the request is admitted
+  expect((await mine.delete(`/user/sessions/${target.id}`)).status).toBe(200);
+  const answered = once(request, "response");
+  request.end('{"name":"Bea"}');
+  const [{ statusCode }] = (await answered) as [IncomingMessage];
+  expect(statusCode).toBe(401);
 });
 
 test("DELETE /user/sessions/:id: is 404 for expired, ended and foreign sessions, and 400 for a malformed id", async () => {
