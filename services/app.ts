@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { readCommonPasswords } from "./accounts/password-rules.ts";
 import { announceBudgets } from "./ai/budgets/announce.ts";
+import { refuseEarly } from "./ai/budgets/refuse-early.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
 import { type AppContext, systemCall } from "./call.ts";
@@ -91,6 +92,7 @@ export async function openApp(config: Config, options: AppOptions) {
         credential.kind === "api-key"
           ? context.findKey(credential.digest)
           : context.findSession(credential.sessionId),
+      refuseEarly: (method, credential) => refuseEarly(context, method, credential),
     });
     own(redis);
     const { metrics, webhookWorker } = context;

@@ -7,6 +7,7 @@ import type { Store } from "../store/store.ts";
 import { createBudgetGate } from "./budgets/gate.ts";
 import { createLostCalls } from "./budgets/lost-calls.ts";
 import { createPeriods } from "./budgets/periods.ts";
+import { leastNeedsOf } from "./budgets/upper-bound.ts";
 import { readCatalogue } from "./catalogue.ts";
 import { createCredentialWatcher } from "./credential-watcher.ts";
 import { openProviders } from "./providers/providers.ts";
@@ -54,6 +55,7 @@ export function createAiContext(
   const { currency } = catalogue;
   const budgets = createBudgetGate({
     ...{ db: store, clock, log, periodsOf, currency },
+    leastNeeds: leastNeedsOf(catalogue.providers.flatMap(({ models }) => models)),
     onExceeded: (counters) => announce(counters.map(exceededOf)),
     settleEnded: usage.flush,
   });

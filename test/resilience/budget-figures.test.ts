@@ -50,6 +50,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
       const ledger = openUsageLedger(own, systemClock, silent);
       const gate = createBudgetGate({
         ...{ db: own, clock: systemClock, log: silent, currency: "USD" },
+        leastNeeds: { tokens: 2n, cost: 0n },
         periodsOf: createPeriods("UTC"),
         onExceeded: () => {},
         settleEnded: ledger.flush,

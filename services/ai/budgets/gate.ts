@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Metrics } from "../../metrics.ts";
+import type { KeyReference } from "../../platform/gate/api-key-cache.ts";
 import { unauthenticated } from "../../platform/gate/authenticate.ts";
 import { every } from "../../platform/process/background.ts";
 import type { Clock } from "../../platform/process/clock.ts";
@@ -7,7 +8,7 @@ import { type ServiceError, unavailable } from "../../platform/rpc/errors.ts";
 import {
   addCounters,
   type BudgetCounter,
-  type BudgetScope,
+  type BudgetUnit,
   budgetsExist,
   type ReserveOutcome,
   type ReserveRequest,
@@ -19,6 +20,7 @@ import { highestCost, largest } from "../price.ts";
 import type { AnyPrompt } from "../providers/provider.ts";
 import type { Targets } from "../targets.ts";
 import type { Periods } from "./periods.ts";
+import { createRefusals, type Need } from "./refusals.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
 
@@ -27,9 +29,6 @@ import { mostInputTokens, outputBounds } from "./upper-bound.ts";
  * within this time.
  */
 const WATCH_INTERVAL_MS = 750;
-/** How long a refusal is remembered, in ms, so that a flood of refused calls locks no counters. */
-const REFUSAL_MS = 1_000;
-const MAX_REFUSALS = 10_000;
 /**
  * Attempts to reserve: one, one with the counters that were missing, and some more while budgets
  * change.
@@ -46,6 +45,8 @@ type GateDeps = {
   log: Logger;
   periodsOf: (now: Date) => Periods;
   currency: string;
+  /** What every call needs at least, see `leastNeedsOf`. */
+  leastNeeds: Record<BudgetUnit, bigint>;
   /** Called with the counters whose period is used up for the first time. */
   onExceeded: (counters: readonly BudgetCounter[]) => void;
   /** Books the calls of this process that have ended. */
@@ -81,21 +82,13 @@ type WaitingCall = {
   answer: PromiseWithResolvers<BudgetReservation | undefined>;
 };
 
-/** A refusal that also applies to calls that need as much of the same counters. */
-type Refusal = {
-  need: bigint;
-  error: (request: GateRequest) => ServiceError;
-  /** The error, if a budget has too little left. */
-  scope?: BudgetScope;
-};
-
 /** Creates the gate that admits AI calls within their budgets. */
 export function createBudgetGate(deps: GateDeps) {
-  const { db, clock, log, periodsOf, currency, onExceeded, settleEnded } = deps;
+  const { db, clock, log, periodsOf, currency, leastNeeds, onExceeded, settleEnded } = deps;
   let mayExist = true; // until the table has been read
   let hasLogged = false;
   let changes = 0;
-  const refusals = new Map<string, Refusal & { until: number }>();
+  const refusals = createRefusals();
   const waiting: WaitingCall[] = [];
   let isReserving = false;
 
@@ -115,35 +108,15 @@ export function createBudgetGate(deps: GateDeps) {
     { clock, log },
   );
 
-  function remember(refused: string, refusal: Refusal): void {
-    if (refusals.size >= MAX_REFUSALS) refusals.clear();
-    refusals.set(refused, { ...refusal, until: performance.now() + REFUSAL_MS });
-  }
-
   /**
    * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, if a call that needs no more has just
    * been refused
    */
   function refuseAgain(request: GateRequest, metrics: Metrics): void {
-    for (const { of, need } of needsOf(request)) {
-      const refusal = refusals.get(of);
-      if (!refusal || need < refusal.need) continue;
-      const now = performance.now();
-      if (now > refusal.until) {
-        refusal.until = now + REFUSAL_MS; // this call asks once more, and others wait for what it finds
-        continue;
-      }
-      if (refusal.scope) metrics.budgetRefusals.inc({ scope: refusal.scope });
-      throw refusal.error(request);
-    }
-  }
-
-  /** Forgets the refusals of calls that needed no more than one that has passed. */
-  function forgetRefusals(passed: GateRequest): void {
-    for (const { of, need } of needsOf(passed)) {
-      const refusal = refusals.get(of);
-      if (refusal && need >= refusal.need) refusals.delete(of);
-    }
+    const refusal = refusals.find(needsOf(request));
+    if (!refusal) return;
+    if (refusal.scope) metrics.budgetRefusals.inc({ scope: refusal.scope });
+    throw refusal.error(request.unpriced ?? request.row.model);
   }
 
   /**
@@ -169,8 +142,9 @@ export function createBudgetGate(deps: GateDeps) {
     const { scope, subject, unit } = refusing;
     const errorWith = (shown: readonly BudgetCounter[]) =>
       budgetExceeded(refusing, shown, least, { periods, now, currency });
-    remember(`${subject} ${unit}`, {
+    refusals.remember(`${subject} ${unit}`, {
       ...{ need: needOf(refusing, least), scope },
+      isForAll: refusing.limit - refusing.used < leastNeeds[unit],
       error: () => errorWith([refusing]),
     });
     metrics.budgetRefusals.inc({ scope });
@@ -269,8 +243,8 @@ export function createBudgetGate(deps: GateDeps) {
     if (!hasOwner) throw unauthenticated();
     if (rules === 0) return undefined;
     if (isUnpriced) {
-      remember(priceNeed(request), { need: 0n, error: unpricedError });
-      throw unpricedError(request);
+      refusals.remember(priceNeed(request), { need: 0n, error: modelNotPriced });
+      throw modelNotPriced(request.unpriced ?? request.row.model);
     }
     const now = clock.now();
     if (granted === null) {
@@ -278,7 +252,7 @@ export function createBudgetGate(deps: GateDeps) {
       if (exceeded.length > 0) onExceeded(exceeded);
       throw refuse(request, counters, periods, now, metrics);
     }
-    forgetRefusals(request);
+    refusals.forgetPassed(needsOf(request));
     const held = counters.map((each) => ({
       ...each,
       reserved: each.reserved + needOf(each, granted),
@@ -332,6 +306,20 @@ export function createBudgetGate(deps: GateDeps) {
       } finally {
         metrics.budgetReserveSeconds.observe((performance.now() - startedAt) / 1000);
       }
+    },
+    /**
+     * Refuses a call before its body is read: a budget of the caller was used up a moment ago, and
+     * no call fits in what is left of it.
+     * @throws ServiceError BUDGET_EXCEEDED
+     */
+    refuseCaller(
+      { userId, keyId }: Pick<KeyReference, "userId" | "keyId">,
+      metrics: Metrics,
+    ): void {
+      const refusal = refusals.findForAll(["", userId, keyId]);
+      if (!refusal?.scope) return;
+      metrics.budgetRefusals.inc({ scope: refusal.scope });
+      throw refusal.error("");
     },
     /** Forgets what this process has cached about budgets, after a change. */
     forget(): void {
@@ -396,7 +384,7 @@ const costOfNeed = ({ inputCost, outputCost }: ReserveRequest, outputTokens: num
  * What a call needs: at least so much of the counters that may limit it, by subject and unit;
  * without a price, no budget of money.
  */
-function needsOf(request: GateRequest): { of: string; need: bigint }[] {
+function needsOf(request: GateRequest): Need[] {
   const { row, inputTokens, least } = request;
   const cost = costOfNeed(request, least);
   const subjects = ["", row.user_id, row.api_key_id].filter((subject) => subject !== null);
@@ -409,5 +397,3 @@ function needsOf(request: GateRequest): { of: string; need: bigint }[] {
 
 /** What a call without a price needs of its user and API key: that no budget limits its cost. */
 const priceNeed = ({ row }: GateRequest) => `${row.user_id} ${row.api_key_id} price`;
-
-const unpricedError = ({ unpriced, row }: GateRequest) => modelNotPriced(unpriced ?? row.model);

@@ -1,4 +1,7 @@
+import type { BudgetUnit } from "../../store/budgets.ts";
+import type { CatalogueModel } from "../catalogue.ts";
 import { imagesIn } from "../estimate.ts";
+import { highestCost } from "../price.ts";
 import type {
   AnyPrompt,
   EmbeddingPrompt,
@@ -72,6 +75,21 @@ export function outputBounds({ maxTokens, model }: Pick<Prompt, "maxTokens" | "m
   return {
     wanted,
     least: maxTokens === undefined ? Math.min(LEAST_OUTPUT_TOKENS, wanted) : wanted,
+  };
+}
+
+/** What every call needs of a budget at least, whatever its model: input that is not empty. */
+export function leastNeedsOf(
+  models: readonly Pick<CatalogueModel, "overheadTokens" | "price">[],
+): Record<BudgetUnit, bigint> {
+  const needs = models.map(({ overheadTokens, price }) => {
+    const tokens = PAID_ATTEMPTS * (1 + overheadTokens);
+    return { tokens, cost: price ? highestCost(price, tokens).input : undefined };
+  });
+  const costs = needs.map(({ cost }) => cost).filter((cost) => cost !== undefined);
+  return {
+    tokens: BigInt(Math.min(...needs.map(({ tokens }) => tokens))),
+    cost: costs.toSorted((a, b) => Number(a - b))[0] ?? 0n,
   };
 }
 

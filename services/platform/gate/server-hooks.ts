@@ -73,27 +73,29 @@ export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
   description: "admitted call",
 });
 
-/**
- * Creates the checks shared by all ports of a process.
- * @param options.lookUp finds sessions and API keys, in a process that has the services
- * @param options.admission by default, with limits derived from the memory of the process
- */
-export async function openGate(
-  config: Config,
-  keys: VerificationKeys,
-  options: {
-    log: Logger;
-    clock: Clock;
-    findKey: FindKey;
-    lookUp?: LookUp | undefined;
-    admission?: Admission | undefined;
-  },
-) {
+type GateOptions = {
+  log: Logger;
+  clock: Clock;
+  findKey: FindKey;
+  /** In a process that has the services. */
+  lookUp?: LookUp | undefined;
+  /** By default, with limits derived from the memory of the process. */
+  admission?: Admission | undefined;
+  /**
+   * Refuses a call that its operation would refuse whatever its body is.
+   * @throws ServiceError
+   */
+  refuseEarly?: (method: DescMethod, credential: Credential | undefined) => void;
+};
+
+/** Creates the checks shared by all ports of a process. */
+export async function openGate(config: Config, keys: VerificationKeys, options: GateOptions) {
   const {
     log,
     clock,
     findKey,
     lookUp,
+    refuseEarly,
     admission = createAdmission({
       streamsPerUser: config.aiStreamsPerUser,
       streamsPerServiceAccount: config.aiStreamsPerServiceAccount,
@@ -125,6 +127,7 @@ export async function openGate(
     const rateLimit = limited.length > 0 ? await rateLimiter?.consume(limited) : undefined;
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
+      refuseEarly?.(method, credential);
       const permit = admission.acquire(kind, caller);
       const onCredentialEnded = () => refuse(credential, authorization);
       return { ...call, credential, lookup, onCredentialEnded, rateLimit, permit };

@@ -87,6 +87,25 @@ describe("A call that exceeds its budget", () => {
     },
   );
 
+  test("POST /v1/chat/completions: with an API key, is refused each time with the same answer", async () => {
+    const { apiKey, key } = await createKey(await app.signIn());
+    await setBudget({ scope: "key", subject: apiKey.id, limit: 0 });
+    const answers = [];
+    for (let call = 0; call < 5; call++) {
+      const request = completionOf("5 tokens");
+      const answer = await postJson(`${app.url}/v1/chat/completions`, request, key);
+      const wait = Number(answer.headers.get("retry-after"));
+      expect(Math.abs(wait - Number(answer.headers.get("x-budget-reset")))).toBeLessThanOrEqual(1);
+      const names = ["x-should-retry", "x-budget-limit", "x-budget-remaining"];
+      const headers = names.map((name) => answer.headers.get(name));
+      answers.push({ status: answer.status, headers, body: await answer.json() });
+    }
+    const [first] = answers;
+    expect(first).toMatchObject({ status: 429, headers: ["false", "0", "0"] });
+    expect(answers).toEqual(times(5, () => first));
+    expect((await app.httpClient().get("/v1/models", key)).status).toBe(200);
+  });
+
   test("Chat, StreamChat, Complete: fail with RESOURCE_EXHAUSTED", async () => {
     const { headers } = await withBudget(0);
     const client = app.grpc(AIService);

@@ -1,7 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { amountInWords, amountText, readAmount } from "../../../services/ai/budgets/amounts.ts";
 import { createPeriods } from "../../../services/ai/budgets/periods.ts";
-import { mostInputTokens, outputBounds } from "../../../services/ai/budgets/upper-bound.ts";
+import {
+  leastNeedsOf,
+  mostInputTokens,
+  outputBounds,
+} from "../../../services/ai/budgets/upper-bound.ts";
 import type { Prompt, RelayPrompt } from "../../../services/ai/providers/provider.ts";
 
 describe("Budget periods", () => {
@@ -99,6 +103,19 @@ describe("Maximum usage of a call", () => {
     const relayed = { ...model, fileTokens: 9_000 };
     const prompt = { model: relayed, isStream: false, relay: body } as unknown as RelayPrompt;
     expect(mostInputTokens(prompt)).toBe(2 * (500 + 600 + 9_000 + 2_000));
+  });
+
+  test("is at least that of a byte, by the cheapest model", () => {
+    const rates = { cachedInput: 0n, cacheWrite: 0n, cacheWrite1h: 0n, output: 0n, above: 0 };
+    const price = (input: bigint) => [{ ...rates, input }] as const;
+    const models = [
+      { overheadTokens: 9, price: price(3_000_000n) },
+      { overheadTokens: 19, price: price(1_000_000n) },
+      { overheadTokens: 4 },
+    ];
+    expect(leastNeedsOf(models)).toEqual({ tokens: 10n, cost: 40n });
+    expect(leastNeedsOf(models.slice(2))).toEqual({ tokens: 10n, cost: 0n });
+    expect(leastNeedsOf([{ overheadTokens: 4, price: price(0n) }]).cost).toBe(0n);
   });
 
   test("is the output maximum of the call, or that of the model with at least 256 tokens", () => {

@@ -1,3 +1,4 @@
+import { v7 as uuid } from "uuid";
 import { expect, test, vi } from "vitest";
 import { createBudgetGate } from "../../../services/ai/budgets/gate.ts";
 import { createPeriods } from "../../../services/ai/budgets/periods.ts";
@@ -42,6 +43,7 @@ async function openGate(
   const exceeded: string[] = [];
   const gate = createBudgetGate({
     ...{ db: { query }, clock: systemClock, log: silent, currency: "USD" },
+    leastNeeds: { tokens: 2n, cost: 0n },
     periodsOf: createPeriods("UTC"),
     onExceeded: (counters) => exceeded.push(...counters.map(({ subject }) => subject)),
     settleEnded,
@@ -105,6 +107,45 @@ test("Budget gate: queries once for a flood of refused calls each time a refusal
   const passed = await flood();
   elapsed.mockRestore();
   expect(passed.every(({ status }) => status === "fulfilled")).toBe(true);
+});
+
+test("Budget gate: refuses callers of a used-up budget without their calls, for a second", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, userId, metrics } = await openGate(store);
+  const refuse = (of = userId) => gate.refuseCaller({ userId: of, keyId: "key" }, metrics);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
+  gate.forget();
+  await reserve("hello", 10);
+  const use = (used: number) =>
+    store.fork().execute("update budget_counters set used = ?, reserved = 0", [used]);
+  await use(150);
+  await expect(reserve("hello", 100)).rejects.toThrow("budget");
+  expect(refuse).not.toThrow(); // smaller calls fit
+  await use(199);
+  await expect(reserve("hello", 99)).rejects.toThrow("budget");
+  expect(refuse).toThrow("Your monthly budget of 200 tokens is not enough for this call");
+  expect(() => refuse(uuid())).not.toThrow();
+  expect(await metrics.registry.metrics()).toContain(
+    'gatehouse_budget_refusals_total{scope="user"} 3',
+  );
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  expect(refuse).not.toThrow();
+  await expect(reserve("hello", 99)).rejects.toThrow("budget");
+  elapsed.mockRestore();
+  expect(refuse).toThrow("budget");
+  await use(0);
+  await reserve("hello", 10); // less than any call that was refused
+  expect(refuse).not.toThrow();
+});
+
+test("Budget gate: refuses no caller without its call because other calls hold the budget", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, userId, metrics } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
+  gate.forget();
+  await reserve("hello", 158); // all of it
+  await expect(reserve("hello", 10)).rejects.toThrow("reserved for calls in progress");
+  expect(() => gate.refuseCaller({ userId, keyId: "key" }, metrics)).not.toThrow();
 });
 
 test("Budget gate: remembers that calls of a user require a price, and names the model of each call", async () => {
