@@ -241,7 +241,10 @@ export function createBudgetGate(deps: GateDeps) {
     { hasOwner, rules, counters, isUnpriced, granted }: ReserveOutcome,
   ): BudgetReservation | undefined {
     if (!hasOwner) throw unauthenticated();
-    if (rules === 0) return undefined;
+    if (rules === 0) {
+      refusals.forgetPassed(needsOf(request)); // by budgets that another process has deleted
+      return undefined;
+    }
     if (isUnpriced) {
       refusals.remember(priceNeed(request), { need: 0n, error: modelNotPriced });
       throw modelNotPriced(request.unpriced ?? request.row.model);

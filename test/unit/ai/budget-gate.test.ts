@@ -109,6 +109,21 @@ test("Budget gate: queries once for a flood of refused calls each time a refusal
   expect(passed.every(({ status }) => status === "fulfilled")).toBe(true);
 });
 
+test("Budget gate: forgets the refusals of a budget that another process has deleted", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, userId, metrics } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 0 });
+  await insertBudget(store, { scope: "user", subject: uuid(), limit: 0 }); // so that there are budgets
+  gate.forget();
+  await expect(reserve("hello")).rejects.toThrow("budget");
+  await store.fork().execute("delete from budgets where subject = ?", [userId]);
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  expect(await reserve("hello")).toBeUndefined();
+  expect(await reserve("hello")).toBeUndefined();
+  expect(() => gate.refuseCaller({ userId, keyId: "key" }, metrics)).not.toThrow();
+  elapsed.mockRestore();
+});
+
 test("Budget gate: refuses callers of a used-up budget without their calls, for a second", async () => {
   const store = await openMigrated();
   const { gate, reserve, userId, metrics } = await openGate(store);
