@@ -94,11 +94,19 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
       env.GRPC_TLS_CA &&
       !env.GRPC_TLS_CERT &&
       "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    lacksPartOfLogin(values.smtpUrl) && "SMTP_URL must have both a user and a password, or neither",
     workersProblem(values, role),
     ...(isGateway ? [] : adminProblems(env)),
     values.refreshTokenTtlMs > values.sessionMaxAgeMs &&
       "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
+}
+
+/** Whether a URL has a user or a password alone, with which every e-mail would wait in vain. */
+function lacksPartOfLogin(url: string | undefined): boolean {
+  if (url === undefined) return false;
+  const { username, password } = new URL(url);
+  return (username === "") !== (password === "");
 }
 
 /**

@@ -108,6 +108,13 @@ test.each<Refusal>([
     problems: [/^INTERNAL_URL may only be set for standalone services/],
   },
   { role: "all", env: { NODE_ENV: "production" }, problems: [/SECRET_KEY/, /SMTP_URL/] },
+  ...["user@mail", ":password@mail"].map(
+    (host): Refusal => ({
+      role: "all",
+      env: { SMTP_URL: `smtp://${host}` },
+      problems: [/^SMTP_URL must have both a user and a password/],
+    }),
+  ),
   { role: "all", env: { DATABASE_URL: "postgres://127.0.0.1" }, problems: [/\/database/] },
   { role: "all", env: { REFRESH_TOKEN_TTL: "31d" }, problems: [/SESSION_MAX_AGE/] },
   {
