@@ -63,7 +63,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     }
   });
 
-  test("notifies the user and all administrators of a promotion by e-mail", async () => {
+  test("creates an administrator for an unknown address, whose password is shown once", async () => {
     const email = freshEmail();
     const { code, out } = await admin("promote", email);
     expect(code).toBe(0);
