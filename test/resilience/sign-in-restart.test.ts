@@ -133,7 +133,7 @@ describeIf(process.env.TEST_SERVERS, "Sign-ins over two processes", async () => 
     const user = await addUser();
     const { email } = user;
     await post(0, "/auth/email-code", { email });
-    const { text = "" } = await mail.emailTo(email, /Your code/);
+    const { text = "" } = await mail.emailTo(email, /sign-in code/);
     const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
     const wrong = code === "000000" ? "000001" : "000000";
     const guess = (i: number) =>

@@ -88,7 +88,7 @@ async function nextEmail(email: string, subject: RegExp, path: string) {
 const BETWEEN_EMAILS = "4h";
 
 async function byCode(email: string): Promise<HttpResponse> {
-  const mail = await nextEmail(email, /Your code/, "/auth/email-code");
+  const mail = await nextEmail(email, /sign-in code/, "/auth/email-code");
   const [, code = ""] = /Your code is (\d{6})/.exec(mail?.text ?? "") ?? [];
   return app.httpClient().post("/auth/verify-email-code", { email, code });
 }

@@ -15,7 +15,7 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     const context = await web.newBrowser();
     const tab = await web.open("/sign-in", context);
     await press(tab.page, "E-mail me a code");
-    await submit(tab.page, { "E-mail address": email }, "Send the code", "is on its way");
+    await submit(tab.page, { "E-mail address": email }, "Send the code", "we have sent an e-mail");
     const { text = "", link = "" } = await web.app.mail.emailTo(email, /code/);
     const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
     return { context, tab, code, link };

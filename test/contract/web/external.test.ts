@@ -102,7 +102,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     const theirs = `${randomUUID()}@example.com`;
     provider.visitedBy(undefined);
     await press(page, "Continue with GitHub");
-    await see(page, "The sign-in with this provider did not succeed.");
+    await see(page, "Signing in with this provider failed.");
     provider.visitedBy(githubAccount(theirs, true));
     await press(page, "Start again");
     await press(page, "Continue with GitHub");
