@@ -34,7 +34,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
   });
 
   test("in German, limits are typed and shown with a comma", async () => {
-    const { page } = await web.signInAdmin();
+    const { page } = await web.signIn(await web.app.addUser({ role: "admin" })); // the account keeps the language
     await chooseLanguage(page, "Deutsch");
     await goTo(page, "/admin/budgets");
     const dialog = page.getByRole("dialog");
