@@ -60,7 +60,7 @@ export async function seed(
   await client.query(
     "set synchronous_commit = off; set maintenance_work_mem = '1GB'; set work_mem = '512MB'",
   );
-  await client.query("drop index if exists users_search");
+  await client.query("drop index if exists users_search_folded");
   await inChunks(
     "users",
     users,
@@ -175,7 +175,7 @@ export async function seed(
   for (const { create } of definitions) await client.query(create);
   await client.query("alter table ai_usage enable trigger user");
   await client.query(`
-  create index users_search on users using gin ((folded(email || chr(10) || name || chr(10) || canonical_email)) gin_trgm_ops) with (fastupdate = off)`);
+  create index users_search_folded on users using gin ((folded(email || chr(10) || name || chr(10) || canonical_email)) gin_trgm_ops) with (fastupdate = off)`);
   await client.query("vacuum (analyze) users");
   await client.query("vacuum (analyze) audit_events");
   await client.query("vacuum (analyze) attempts");

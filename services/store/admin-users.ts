@@ -45,7 +45,7 @@ export type UserFilter = Pick<
   "search" | "role" | "emailVerified" | "locked" | "serviceAccount" | "suspended" | "mfaEnabled"
 >;
 
-/** The indexed expression of `users_search`. */
+/** The indexed expression of `users_search_folded`. */
 const SEARCHED = searchedText("t.");
 /** Minimum number of characters that the index can search for. */
 const MIN_INDEXED_CHARACTERS = 3;

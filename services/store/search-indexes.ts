@@ -22,15 +22,12 @@ export const searchedText = (t = ""): string =>
   folded(`${t}email || chr(10) || ${t}name || chr(10) || ${t}canonical_email`);
 
 /** The user search index, which schema checks look for. */
-const USERS_SEARCH = "users_search";
-
-/** Parts of the definitions of the current search indexes, which earlier definitions lack. */
-const SEARCHABLE = "searchable(";
-const FOLDED = "folded(";
+const USERS_SEARCH = "users_search_folded";
 
 /**
  * Indexes for searches and filters of lists. Migrations read no rows, so these are created after
- * the migrations. Operators of large tables can create them in advance.
+ * the migrations. Operators of large tables can create them in advance. Another definition gets
+ * another name, so that processes of the release before still find theirs when they start.
  */
 const indexes = [
   {
@@ -38,60 +35,46 @@ const indexes = [
     table: "users",
     method: (trigrams: string) =>
       `using gin ((${searchedText()}) ${trigrams}.gin_trgm_ops) with (fastupdate = off)`,
-    mark: FOLDED,
     needsTrigrams: true,
   },
   {
     name: "emails_recipient",
     table: "emails",
     method: () => `(${searchable('"to"')}, id)`,
-    mark: SEARCHABLE,
     needsTrigrams: false,
   },
   {
     name: "users_with_factor",
     table: "users",
     method: () => "(id) where mfa_secret is not null",
-    mark: "mfa_secret",
     needsTrigrams: false,
   },
   {
     name: "users_without_factor",
     table: "users",
     method: () => "(id) where mfa_secret is null",
-    mark: "mfa_secret",
     needsTrigrams: false,
   },
 ];
 
-/**
- * State of an index: `isCurrent` if this version defined it, `isValid` if it is complete,
- * `isBuilding` if any process is creating it.
- */
-type State = { exists: boolean; isCurrent: boolean; isValid: boolean; isBuilding: boolean };
+/** State of an index: `isValid` if it is complete, `isBuilding` if any process is creating it. */
+type State = { exists: boolean; isValid: boolean; isBuilding: boolean };
 
 const stateOf = async (
   em: SqlEntityManager,
-  { name, table, mark }: Pick<Index, "name" | "table" | "mark">,
+  { name, table }: Pick<Index, "name" | "table">,
 ): Promise<State> =>
   (await firstRow<State>(
     { em },
     `select i.indexrelid is not null as exists, coalesce(i.indisvalid, false) as "isValid",
-       coalesce(pg_get_indexdef(i.indexrelid) like '%' || :mark || '%', false) as "isCurrent",
        exists (select from pg_stat_progress_create_index p where p.relid = to_regclass(:table)) as "isBuilding"
      from (select to_regclass(:name) as id) as named left join pg_index i on i.indexrelid = named.id`,
-    { name, table, mark },
+    { name, table },
   )) as State;
 
 /** Whether the user search index exists. */
-export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> => {
-  const { isCurrent, isValid } = await stateOf(em, {
-    name: USERS_SEARCH,
-    table: "users",
-    mark: FOLDED,
-  });
-  return isCurrent && isValid;
-};
+export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> =>
+  (await stateOf(em, { name: USERS_SEARCH, table: "users" })).isValid;
 
 /**
  * Creates missing extensions and search indexes, after the migrations: the extension may have been
@@ -106,24 +89,16 @@ export async function completeSearch(em: SqlEntityManager, concurrently: boolean
     { em },
     "select extnamespace::regnamespace::text as schema from pg_extension where extname = 'pg_trgm'",
   );
-  for (const { name, table, method, mark, needsTrigrams } of indexes) {
+  for (const { name, table, method, needsTrigrams } of indexes) {
     if (needsTrigrams && !extension) continue;
     const definition = `${name} on ${table} ${method(extension?.schema ?? "")}`;
-    await makeIndexAmongOthers(em, { name, table, mark, definition }, concurrently).catch(
-      (error) => {
-        if (!lacksPrivilege(error)) throw error;
-      },
-    );
+    await makeIndexAmongOthers(em, { name, table, definition }, concurrently).catch((error) => {
+      if (!lacksPrivilege(error)) throw error;
+    });
   }
 }
 
-type Index = {
-  name: string;
-  table: string;
-  /** Part of the definition of this version's index, which earlier ones lack. */
-  mark: string;
-  definition: string;
-};
+type Index = { name: string; table: string; definition: string };
 
 /**
  * Creates an index while other processes may be doing the same. PostgreSQL builds one index of a
@@ -144,20 +119,12 @@ async function makeIndexAmongOthers(
   }
 }
 
-/**
- * Creates an index unless it exists or is being created. An earlier version's index is renamed and
- * keeps serving the processes of that version.
- */
+/** Creates an index unless it exists or is being created. */
 async function makeIndex(em: SqlEntityManager, index: Index, concurrently: boolean): Promise<void> {
   const { name, definition } = index;
-  const { exists, isCurrent, isValid, isBuilding } = await stateOf(em, index);
-  if (isBuilding || (isCurrent && isValid)) return;
+  const { exists, isValid, isBuilding } = await stateOf(em, index);
+  if (isBuilding || isValid) return;
   const mode = concurrently ? "concurrently" : "";
-  if (isCurrent)
-    await em.execute(`drop index ${mode} if exists ${name}`); // its creation was interrupted
-  else if (exists) {
-    await em.execute(`drop index ${mode} if exists ${name}_earlier`); // of a version before that
-    await em.execute(`alter index ${name} rename to ${name}_earlier`);
-  }
+  if (exists) await em.execute(`drop index ${mode} if exists ${name}`); // its creation was interrupted
   await em.execute(`create index ${mode} if not exists ${definition}`);
 }

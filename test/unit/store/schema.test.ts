@@ -138,7 +138,9 @@ onServers("Migrations: the search extension may be in a separate schema", async 
     'create schema "of Hosts"; create extension pg_trgm schema "of Hosts"',
   );
   await store.migrate();
-  const [index] = await query("select indexdef from pg_indexes where indexname = 'users_search'");
+  const [index] = await query(
+    "select indexdef from pg_indexes where indexname = 'users_search_folded'",
+  );
   expect(index).toEqual({ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') });
 });
 
