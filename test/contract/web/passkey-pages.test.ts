@@ -91,6 +91,26 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect(await third.page.getByRole("button", { name: "Set up a passkey" }).count()).toBe(0);
   });
 
+  test("the offer to an administrator is not shown while the administrator acts as a user", async () => {
+    const user = await web.app.addVerifiedUser();
+    const admin = await web.app.addUser({ role: "admin" });
+    const tab = await web.open(`${url}/sign-in`);
+    const { page } = tab;
+    await addAuthenticator(page);
+    const offer = page.getByRole("button", { name: "Set up a passkey" });
+    await enter(page, admin);
+    await offer.waitFor();
+    await goTo(page, `/admin/users/${user.id}`);
+    await press(page, "Sign in as this user");
+    await press(page.getByRole("dialog"), "Sign in as this user");
+    await see(page, `is acting as ${user.email}`);
+    await goTo(page, "/account/profile");
+    await seeHeading(page, "Profile");
+    expect(await offer.count()).toBe(0);
+    await press(page, "Back to your account");
+    await offer.waitFor();
+  });
+
   test("an old sign-in asks for the password, and then continues", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);

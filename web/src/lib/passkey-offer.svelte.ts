@@ -7,7 +7,7 @@ const MARK = "gatehouse-passkey-offered-";
 /** Offers once per user and browser to add a passkey, after a sign-in with a password. */
 class PasskeyOffer {
   #to = $state<string>();
-  readonly isMade = $derived(this.#to !== undefined && this.#to === session.user?.id);
+  readonly isMade = $derived(this.#to !== undefined && this.#to === session.viewer?.id);
 
   /**
    * Makes the offer if the user, who has signed in with a password, has no passkey and can use one
