@@ -70,7 +70,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await page.getByRole("option", { name: "Petra Budget" }).click();
     await submit(dialog, { Limit: "5" }, "Set the budget");
     const row = page.getByRole("listitem").filter({ hasText: "Petra Budget" });
-    await see(row, "$5.00 a month");
+    await see(row, "of $5.00 this month");
   });
 
   test("a user sees a progress bar for each budget", async () => {
