@@ -20,7 +20,7 @@ import { highestCost, largest } from "../price.ts";
 import type { AnyPrompt } from "../providers/provider.ts";
 import type { Targets } from "../targets.ts";
 import type { Periods } from "./periods.ts";
-import { createRefusals, type Need } from "./refusals.ts";
+import { counterOf, createRefusals, type Need } from "./refusals.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
 
@@ -76,6 +76,8 @@ type WaitingCall = {
   signal: AbortSignal;
   /** Other calls were asked for while it waited. */
   hasWaited: boolean;
+  /** It finds out for others whether a refusal still applies. */
+  renewsRefusal: boolean;
   attempts: number;
   /** How often it has asked again because calls that have ended may not have been booked. */
   rounds: number;
@@ -120,15 +122,18 @@ export function createBudgetGate(deps: GateDeps) {
   }
 
   /**
-   * Remembers a refusal without data of its caller, because other callers may share the counter.
+   * Remembers a refusal without data of its caller, because other callers may share the counter, and
+   * forgets those of the counters that have enough: calls of one user, refused by the user's budget,
+   * must not keep a refusal by the deployment's in force.
    */
   function refuse(
-    { least }: ReserveRequest,
+    request: GateRequest,
     counters: readonly BudgetCounter[],
     periods: Periods,
     now: Date,
     metrics: Metrics,
   ): ServiceError {
+    const { least } = request;
     const lacking = counters.filter(
       (each) => each.limit - each.used - each.reserved < needOf(each, least),
     );
@@ -139,10 +144,12 @@ export function createBudgetGate(deps: GateDeps) {
     const refusing = lacking.reduce((most, each) =>
       weightOf(each) > weightOf(most) ? each : most,
     );
-    const { scope, subject, unit } = refusing;
+    const { scope, unit } = refusing;
     const errorWith = (shown: readonly BudgetCounter[]) =>
       budgetExceeded(refusing, shown, least, { periods, now, currency });
-    refusals.remember(`${subject} ${unit}`, {
+    const short = new Set(lacking.map(counterOf));
+    refusals.forgetMet(needsOf(request).filter(({ of }) => !short.has(of)));
+    refusals.remember(counterOf(refusing), {
       ...{ need: needOf(refusing, least), scope },
       isForAll: refusing.limit - refusing.used < leastNeeds[unit],
       error: () => errorWith([refusing]),
@@ -164,13 +171,15 @@ export function createBudgetGate(deps: GateDeps) {
   }
 
   /** Whether a call may still ask. If not, it is answered. */
-  function mayAsk({ request, metrics, signal, hasWaited, answer }: WaitingCall): boolean {
+  function mayAsk(call: WaitingCall): boolean {
+    const { request, metrics, signal } = call;
     try {
       signal.throwIfAborted();
-      if (hasWaited) refuseAgain(request, metrics);
+      if (call.hasWaited && !call.renewsRefusal) refuseAgain(request, metrics);
+      call.renewsRefusal ||= refusals.renew(needsOf(request));
       return true;
     } catch (error) {
-      answer.reject(error);
+      call.answer.reject(error);
       return false;
     }
   }
@@ -242,7 +251,7 @@ export function createBudgetGate(deps: GateDeps) {
   ): BudgetReservation | undefined {
     if (!hasOwner) throw unauthenticated();
     if (rules === 0) {
-      refusals.forgetPassed(needsOf(request)); // by budgets that another process has deleted
+      refusals.forgetMet(needsOf(request)); // by budgets that another process has deleted
       return undefined;
     }
     if (isUnpriced) {
@@ -255,7 +264,7 @@ export function createBudgetGate(deps: GateDeps) {
       if (exceeded.length > 0) onExceeded(exceeded);
       throw refuse(request, counters, periods, now, metrics);
     }
-    refusals.forgetPassed(needsOf(request));
+    refusals.forgetMet(needsOf(request));
     const held = counters.map((each) => ({
       ...each,
       reserved: each.reserved + needOf(each, granted),
@@ -303,7 +312,7 @@ export function createBudgetGate(deps: GateDeps) {
       try {
         const answer = Promise.withResolvers<BudgetReservation | undefined>();
         const call = { request, periods, metrics, signal, answer, attempts: 0, rounds: 0 };
-        waiting.push({ ...call, hasWaited: isReserving });
+        waiting.push({ ...call, hasWaited: isReserving, renewsRefusal: false });
         void reserveWaiting();
         return await answer.promise;
       } finally {
@@ -311,18 +320,21 @@ export function createBudgetGate(deps: GateDeps) {
       }
     },
     /**
-     * Refuses a call before its body is read: a budget of the caller was used up a moment ago, and
-     * no call fits in what is left of it.
-     * @throws ServiceError BUDGET_EXCEEDED
+     * Finds out whether a call is refused before its body is read: a budget of the caller was used
+     * up a moment ago, and no call fits in what is left of it.
+     * @returns creates the error, and counts it
      */
-    refuseCaller(
+    refusalOf(
       { userId, keyId }: Pick<KeyReference, "userId" | "keyId">,
       metrics: Metrics,
-    ): void {
+    ): (() => ServiceError) | undefined {
       const refusal = refusals.findForAll(["", userId, keyId]);
-      if (!refusal?.scope) return;
-      metrics.budgetRefusals.inc({ scope: refusal.scope });
-      throw refusal.error("");
+      const scope = refusal?.scope;
+      if (!scope) return undefined;
+      return () => {
+        metrics.budgetRefusals.inc({ scope });
+        return refusal.error("");
+      };
     },
     /** Forgets what this process has cached about budgets, after a change. */
     forget(): void {
@@ -392,8 +404,8 @@ function needsOf(request: GateRequest): Need[] {
   const cost = costOfNeed(request, least);
   const subjects = ["", row.user_id, row.api_key_id].filter((subject) => subject !== null);
   const needs = subjects.flatMap((subject) => [
-    { of: `${subject} tokens`, need: BigInt(inputTokens + least) },
-    ...(cost === null ? [] : [{ of: `${subject} cost`, need: cost }]),
+    { of: counterOf({ subject, unit: "tokens" }), need: BigInt(inputTokens + least) },
+    ...(cost === null ? [] : [{ of: counterOf({ subject, unit: "cost" }), need: cost }]),
   ]);
   return cost === null ? [{ of: priceNeed(request), need: 0n }, ...needs] : needs;
 }

@@ -1,12 +1,16 @@
 import type { ServiceError } from "../../platform/rpc/errors.ts";
-import type { BudgetScope } from "../../store/budgets.ts";
+import type { BudgetCounter, BudgetScope } from "../../store/budgets.ts";
 
 /** How long a refusal is remembered, in ms, so that a flood of refused calls locks no counters. */
 const REFUSAL_MS = 1_000;
 const MAX_REFUSALS = 10_000;
 
-/** What a call needs: so much of a counter, which is named by its subject and unit. */
+/** What a call needs: so much of a counter, named by `counterOf`. */
 export type Need = { of: string; need: bigint };
+
+/** The name of a counter: budgets of both periods, or of user and role, share it. */
+export const counterOf = ({ subject, unit }: Pick<BudgetCounter, "subject" | "unit">): string =>
+  `${subject} ${unit}`;
 
 /** A refusal that also applies to calls that need as much of the same counters. */
 type Refusal = {
@@ -19,43 +23,56 @@ type Refusal = {
   scope?: BudgetScope;
 };
 
+type Remembered = Refusal & { until: number };
+
 /**
  * Creates the memory of the calls that budgets have just refused. Budgets may change in other
  * processes, so each refusal is asked for again after a second.
  */
 export function createRefusals() {
-  const refusals = new Map<string, Refusal & { until: number }>();
+  const refusals = new Map<string, Remembered>();
+  const matching = (needs: readonly Need[]): Remembered[] => {
+    if (refusals.size === 0) return [];
+    return needs.flatMap(({ of, need }) => {
+      const refusal = refusals.get(of);
+      return refusal && need >= refusal.need ? [refusal] : [];
+    });
+  };
   return {
     remember(of: string, refusal: Refusal): void {
       if (refusals.size >= MAX_REFUSALS) refusals.clear();
       refusals.set(of, { ...refusal, until: performance.now() + REFUSAL_MS });
     },
-    /**
-     * Finds the refusal of a call that needed no more. Of the calls after its time, the first finds
-     * none: it asks, and the others wait for what it finds.
-     */
+    /** Finds the refusal of a call that needed no more. */
     find(needs: readonly Need[]): Refusal | undefined {
-      for (const { of, need } of needs) {
-        const refusal = refusals.get(of);
-        if (!refusal || need < refusal.need) continue;
-        const now = performance.now();
-        if (now <= refusal.until) return refusal;
-        refusal.until = now + REFUSAL_MS;
-      }
-      return undefined;
+      return matching(needs).find(({ until }) => performance.now() <= until);
+    },
+    /**
+     * Renews the refusals of calls that needed no more, after their time: a call asks now, and the
+     * others wait for what it finds.
+     * @returns whether there were any
+     */
+    renew(needs: readonly Need[]): boolean {
+      const now = performance.now();
+      const expired = matching(needs).filter(({ until }) => now > until);
+      for (const refusal of expired) refusal.until = now + REFUSAL_MS;
+      return expired.length > 0;
     },
     /** Finds a refusal of every call that uses a counter of these subjects. */
     findForAll(subjects: readonly string[]): Refusal | undefined {
       if (refusals.size === 0) return undefined;
       for (const subject of subjects)
-        for (const unit of ["tokens", "cost"]) {
-          const refusal = refusals.get(`${subject} ${unit}`);
+        for (const unit of ["tokens", "cost"] as const) {
+          const refusal = refusals.get(counterOf({ subject, unit }));
           if (refusal?.isForAll && performance.now() <= refusal.until) return refusal;
         }
       return undefined;
     },
-    /** Forgets the refusals that do not apply any more, since a call has passed. */
-    forgetPassed(needs: readonly Need[]): void {
+    /**
+     * Forgets the refusals that do not apply any more.
+     * @param needs those that were met just now
+     */
+    forgetMet(needs: readonly Need[]): void {
       for (const { of, need } of needs) {
         const refusal = refusals.get(of);
         if (refusal?.isForAll || (refusal && need >= refusal.need)) refusals.delete(of);

@@ -82,10 +82,13 @@ type GateOptions = {
   /** By default, with limits derived from the memory of the process. */
   admission?: Admission | undefined;
   /**
-   * Refuses a call that its operation would refuse whatever its body is.
-   * @throws ServiceError
+   * Creates the error of a call that its operation would refuse whatever its body is. Undefined if
+   * it may not.
    */
-  refuseEarly?: (method: DescMethod, credential: Credential | undefined) => void;
+  refuseEarly?: (
+    method: DescMethod,
+    credential: Credential | undefined,
+  ) => (() => ServiceError) | undefined;
 };
 
 /** Creates the checks shared by all ports of a process. */
@@ -122,12 +125,14 @@ export async function openGate(config: Config, keys: VerificationKeys, options: 
     const kind = callKind(method, policy);
     const caller = isForwarded ? {} : { ...ownerOf(credential), address };
     const limited = keysOf(open, policy, credential);
-    const isExpected = () => !rateLimiter?.exceededBy(limited) && admission.hasRoom(kind, caller);
+    const refusal = refuseEarly?.(method, credential);
+    const isExpected = () =>
+      !refusal && !rateLimiter?.exceededBy(limited) && admission.hasRoom(kind, caller);
     const lookup = beginLookup(call, credential, isExpected);
     const rateLimit = limited.length > 0 ? await rateLimiter?.consume(limited) : undefined;
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
-      refuseEarly?.(method, credential);
+      if (refusal) throw refusal();
       const permit = admission.acquire(kind, caller);
       const onCredentialEnded = () => refuse(credential, authorization);
       return { ...call, credential, lookup, onCredentialEnded, rateLimit, permit };

@@ -29,13 +29,13 @@ const FREE = [{ ...RATES, above: 0 }];
 async function openGate(
   store: Store,
   isAway = () => false,
-  held = Promise.resolve(),
+  held = () => Promise.resolve(),
   settleEnded = () => Promise.resolve(),
 ) {
   const statements: string[] = [];
   const query: Store["query"] = async (statement, values) => {
     statements.push(statement.name);
-    if (statement.name === "reserve_budgets") await held;
+    if (statement.name === "reserve_budgets") await held();
     return isAway()
       ? Promise.reject(Object.assign(new Error("away"), { code: "ECONNREFUSED" }))
       : store.query(statement, values);
@@ -52,8 +52,20 @@ async function openGate(
   const [userId = ""] = await insertUsers(store, 1);
   const reserve = (text: string, maxTokens?: number) =>
     gate.reserve(startedRow(userId), [promptOf(text, maxTokens)], metrics, STAYS);
+  /** Fails as a port that refuses a caller by the headers of a call. */
+  const refuseCaller = (of = userId) => {
+    const refusal = gate.refusalOf({ userId: of, keyId: "key" }, metrics);
+    if (refusal) throw refusal();
+  };
   const count = (name: string) => statements.filter((each) => each === name).length;
-  return await forTest({ gate, reserve, count, exceeded, userId, metrics, close: gate.close });
+  const own = { gate, reserve, refuseCaller, count, exceeded, userId, metrics };
+  return await forTest({ ...own, close: gate.close });
+}
+
+async function insertOther(store: Store): Promise<string> {
+  const email = "other@example.com";
+  const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
+  return userId;
 }
 
 async function openMigrated(): Promise<Store> {
@@ -111,7 +123,7 @@ test("Budget gate: queries once for a flood of refused calls each time a refusal
 
 test("Budget gate: forgets the refusals of a budget that another process has deleted", async () => {
   const store = await openMigrated();
-  const { gate, reserve, userId, metrics } = await openGate(store);
+  const { gate, reserve, refuseCaller, userId } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 0 });
   await insertBudget(store, { scope: "user", subject: uuid(), limit: 0 }); // so that there are budgets
   gate.forget();
@@ -120,14 +132,59 @@ test("Budget gate: forgets the refusals of a budget that another process has del
   const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
   expect(await reserve("hello")).toBeUndefined();
   expect(await reserve("hello")).toBeUndefined();
-  expect(() => gate.refuseCaller({ userId, keyId: "key" }, metrics)).not.toThrow();
+  expect(refuseCaller).not.toThrow();
+  elapsed.mockRestore();
+});
+
+test("Budget gate: calls that their user's budget refuses keep no refusal of other users in force", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, refuseCaller, userId, metrics } = await openGate(store);
+  const other = await insertOther(store);
+  const reserveForOther = () =>
+    gate.reserve(startedRow(other), [promptOf("hello", 100)], metrics, STAYS);
+  await insertBudget(store, { scope: "deployment", limit: 0 });
+  await insertBudget(store, { scope: "user", subject: userId, limit: 0 });
+  gate.forget();
+  await expect(reserveForOther()).rejects.toThrow("budget of this service");
+  await expect(reserve("hello")).rejects.toThrow("budget of this service");
+  await store.fork().execute("update budgets set limit_amount = 1000 where scope = 'deployment'");
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  await expect(reserve("hello")).rejects.toThrow("Your monthly budget");
+  expect(refuseCaller).toThrow("Your monthly budget");
+  expect(() => refuseCaller(other)).not.toThrow();
+  expect(await reserveForOther()).toMatchObject({ outputTokens: 100 });
+  elapsed.mockRestore();
+});
+
+test("Budget gate: queries for a refused call once the refusal expires, even if it has to wait", async () => {
+  const store = await openMigrated();
+  let held = Promise.resolve();
+  const { gate, reserve, count, userId, metrics } = await openGate(
+    ...[store, () => false, () => held],
+  );
+  const other = await insertOther(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 0 });
+  gate.forget();
+  await expect(reserve("hello")).rejects.toThrow("budget");
+  await store.fork().execute("update budgets set limit_amount = 1000");
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  const release = Promise.withResolvers<void>();
+  held = release.promise;
+  const busy = gate.reserve(startedRow(other), [promptOf("hello")], metrics, STAYS);
+  const before = count("reserve_budgets");
+  const waiting = Promise.allSettled(times(3, () => reserve("hello")));
+  release.resolve();
+  await busy;
+  const outcomes = (await waiting).map(({ status }) => status);
+  expect(outcomes).toEqual(["fulfilled", "rejected", "rejected"]); // one asks for all
+  expect(await reserve("hello")).toMatchObject({ outputTokens: 100 });
+  expect(count("reserve_budgets")).toBe(before + 2);
   elapsed.mockRestore();
 });
 
 test("Budget gate: refuses callers of a used-up budget without their calls, for a second", async () => {
   const store = await openMigrated();
-  const { gate, reserve, userId, metrics } = await openGate(store);
-  const refuse = (of = userId) => gate.refuseCaller({ userId: of, keyId: "key" }, metrics);
+  const { gate, reserve, refuseCaller: refuse, userId, metrics } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
   gate.forget();
   await reserve("hello", 10);
@@ -155,12 +212,12 @@ test("Budget gate: refuses callers of a used-up budget without their calls, for 
 
 test("Budget gate: refuses no caller without its call because other calls hold the budget", async () => {
   const store = await openMigrated();
-  const { gate, reserve, userId, metrics } = await openGate(store);
+  const { gate, reserve, refuseCaller, userId } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
   gate.forget();
   await reserve("hello", 158); // all of it
   await expect(reserve("hello", 10)).rejects.toThrow("reserved for calls in progress");
-  expect(() => gate.refuseCaller({ userId, keyId: "key" }, metrics)).not.toThrow();
+  expect(refuseCaller).not.toThrow();
 });
 
 test("Budget gate: remembers that calls of a user require a price, and names the model of each call", async () => {
@@ -200,7 +257,7 @@ test("Budget gate: a call whose caller disconnects while it waits for others res
   const store = await openMigrated();
   const held = Promise.withResolvers<void>();
   const { gate, reserve, count, userId, metrics } = await openGate(
-    ...[store, () => false, held.promise],
+    ...[store, () => false, () => held.promise],
   );
   await insertBudget(store, { scope: "user", subject: userId, limit: 10_000 });
   gate.forget();

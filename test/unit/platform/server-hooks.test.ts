@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Config } from "../../../services/platform/config/config.ts";
 import { createAdmission } from "../../../services/platform/gate/admission.ts";
 import { createApiKey } from "../../../services/platform/gate/api-key.ts";
@@ -10,7 +11,7 @@ import { silent } from "../../support/log.ts";
 import { tally } from "../../support/tally.ts";
 
 /** A port at which a user asks for the profile, and the number of look-ups of the user. */
-async function openPort() {
+async function openPort(refuseEarly?: () => () => ServiceError) {
   const clock = createClock();
   const { key } = createApiKey();
   const found = { userId: "owner", keyId: "id", isService: false, requestsPerMinute: undefined };
@@ -20,6 +21,7 @@ async function openPort() {
   const { gate } = await openGate(config as unknown as Config, keys, {
     ...{ log: silent, clock, admission: createAdmission({ budgetBytes: 5 * 1024 * 1024 }) },
     findKey: async () => found,
+    ...(refuseEarly && { refuseEarly }),
     async lookUp({ userId }) {
       lookups.push(userId);
     },
@@ -67,4 +69,14 @@ test("Port: does not look up callers whose share of the process is used up", asy
   for (let i = 0; i < 32; i++) expect((await ask()).outcome).toBe("looked up");
   expect((await ask()).outcome).toBe("TOO_MANY_CONCURRENT");
   expect(lookups).toHaveLength(32);
+});
+
+test("Port: does not look up callers whose calls are refused whatever their bodies are, but counts them", async () => {
+  const { ask, lookups } = await openPort(
+    () => () => new ServiceError(Reason.BUDGET_EXCEEDED, "The budget is used up."),
+  );
+  const outcomes: string[] = [];
+  for (let i = 0; i < 150; i++) outcomes.push((await ask()).outcome);
+  expect(tally(outcomes, String)).toEqual({ BUDGET_EXCEEDED: 100, RATE_LIMITED: 50 });
+  expect(lookups).toEqual([]);
 });
