@@ -255,6 +255,7 @@ export function createBudgetGate(deps: GateDeps) {
       return undefined;
     }
     if (isUnpriced) {
+      refusals.forgetMet(needsOf(request)); // those that it renewed: it was not compared with them
       refusals.remember(priceNeed(request), { need: 0n, error: modelNotPriced });
       throw modelNotPriced(request.unpriced ?? request.row.model);
     }

@@ -156,6 +156,23 @@ test("Budget gate: calls that their user's budget refuses keep no refusal of oth
   elapsed.mockRestore();
 });
 
+test("Budget gate: calls of models without a price keep no refusal of other users in force", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, userId, metrics } = await openGate(store);
+  const other = await insertOther(store);
+  const reserveForOther = () =>
+    gate.reserve(startedRow(other), [promptOf("hello", 100)], metrics, STAYS);
+  await insertBudget(store, { scope: "deployment", limit: 0 });
+  gate.forget();
+  await expect(reserveForOther()).rejects.toThrow("budget of this service");
+  await insertBudget(store, { scope: "user", subject: userId, unit: "cost", limit: 200 });
+  await store.fork().execute("update budgets set limit_amount = 1000 where scope = 'deployment'");
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  await expect(reserve("hello")).rejects.toThrow("The model m has no price");
+  expect(await reserveForOther()).toMatchObject({ outputTokens: 100 });
+  elapsed.mockRestore();
+});
+
 test("Budget gate: queries for a refused call once the refusal expires, even if it has to wait", async () => {
   const store = await openMigrated();
   let held = Promise.resolve();
