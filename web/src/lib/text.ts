@@ -12,6 +12,10 @@ export function clock(seconds: number): string {
   return parts.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }
 
+/** Facts in a row. Where a line ends between two of them, the dot stays at its end. */
+export const inRow = (facts: readonly (string | undefined)[]): string =>
+  facts.filter(Boolean).join("\u00a0· ");
+
 /** Saves text as a file. */
 export function download(name: string, text: string, type = "text/plain"): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
