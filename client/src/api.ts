@@ -1888,7 +1888,7 @@ export type ListUsageRequest = {
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
-  /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
+  /** Page number, 1 to 5,000. A page has up to 1,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
   /** `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither. */
   groupBy?: "key" | "alias" | undefined;
@@ -1903,7 +1903,7 @@ export type ListAllUsageRequest = {
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
-  /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
+  /** Page number, 1 to 5,000. A page has up to 1,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
   /** `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither. */
   groupBy?: "key" | "alias" | undefined;

@@ -2,10 +2,12 @@ import type { Message } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ExportUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalid } from "../platform/rpc/errors.ts";
-import { type DailyUsage, type ListDeps, listUsageOfAll, PAGE_ROWS } from "./list-usage.ts";
+import { type DailyUsage, type ListDeps, listUsageOfAll } from "./list-usage.ts";
 
-const MAX_PAGES = 10;
-const MAX_ROWS = MAX_PAGES * PAGE_ROWS;
+/** Number of rows that are read at the same time. */
+const PART_ROWS = 5_000;
+const MAX_PARTS = 10;
+const MAX_ROWS = MAX_PARTS * PART_ROWS;
 
 type Value = string | number | undefined;
 
@@ -38,14 +40,14 @@ export async function exportUsage(
   call: ListDeps,
   request: Omit<ExportUsageRequest, keyof Message>,
 ): Promise<string> {
-  const to = request.to ?? timestampFromDate(call.clock.now()); // the same for all pages
+  const to = request.to ?? timestampFromDate(call.clock.now()); // the same for all parts
   let csv = lineOf(COLUMNS.map(([name]) => name));
   for (let page = 1; ; page++) {
-    const rows = await listUsageOfAll(call, { ...request, to, page });
-    if (page > MAX_PAGES && rows.length > 0)
+    const rows = await listUsageOfAll(call, { ...request, to, page }, PART_ROWS);
+    if (page > MAX_PARTS && rows.length > 0)
       throw invalid("from", `must be later: the table would have more than ${MAX_ROWS} rows`);
     for (const row of rows) csv += lineOf(COLUMNS.map(([, cellOf]) => cellOf(row)));
-    if (rows.length < PAGE_ROWS) return csv;
+    if (rows.length < PART_ROWS) return csv;
   }
 }
 

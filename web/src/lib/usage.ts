@@ -1,7 +1,7 @@
 import type { Provider, UsageDay } from "@gatehouse/client";
 
 /** Number of rows of a full page. */
-const PAGE_ROWS = 5_000;
+const PAGE_ROWS = 1_000;
 
 /** Reads all pages of a usage report. */
 export async function allUsage(load: (page: number) => Promise<UsageDay[]>): Promise<UsageDay[]> {
