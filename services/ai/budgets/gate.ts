@@ -20,7 +20,7 @@ import { highestCost, largest } from "../price.ts";
 import type { AnyPrompt } from "../providers/provider.ts";
 import type { Targets } from "../targets.ts";
 import type { Periods } from "./periods.ts";
-import { counterOf, createRefusals, type Need } from "./refusals.ts";
+import { counterOf, createRefusals, type Need } from "./recent-refusals.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
 
