@@ -2,6 +2,7 @@ import {
   createCipheriv,
   createDecipheriv,
   createHmac,
+  createSecretKey,
   hkdfSync,
   randomBytes,
   timingSafeEqual,
@@ -77,7 +78,8 @@ export function createCipher(...secretKeys: Buffer[]) {
 function createKey(secretKey: Buffer) {
   const derive = (purpose: string) =>
     Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
-  const [encryption, authentication] = [derive("encryption"), derive("mac")];
+  const encryption = createSecretKey(derive("encryption")); // Node would convert bytes at each use
+  const authentication = createSecretKey(derive("mac"));
   return {
     id: derive("id").toString("hex", 0, ID_BYTES),
     mac: (text: string, context: string) =>
