@@ -48,8 +48,8 @@ export function createRefusals() {
       return matching(needs).find(({ until }) => performance.now() <= until);
     },
     /**
-     * Renews the refusals of calls that needed no more, after their time: a call asks now, and the
-     * others wait for what it finds.
+     * Renews the expired refusals that apply to a call which is about to ask the database: the calls
+     * after it wait for its result.
      * @returns whether there were any
      */
     renew(needs: readonly Need[]): boolean {

@@ -12,10 +12,10 @@ const METHODS: ReadonlySet<DescMethod> = new Set<DescMethod>([
 ]);
 
 /**
- * Refuses a call with an API key by its headers if a budget has just been found used up. Of a flood,
- * a call then takes 363 µs of CPU instead of 765. Not for sessions, whose calls are paid by somebody
- * else under impersonation.
- * @returns creates the error
+ * Finds out from the headers of a call whether a budget of its API key has just been found used up.
+ * In a flood, a call that is refused this way takes 363 µs of CPU instead of 765. Calls of sessions
+ * are not refused: under impersonation, another user pays for them.
+ * @returns a function that creates the error; undefined if the call is not refused
  */
 export function refuseEarly(
   { ai, metrics }: Pick<AppContext, "ai" | "metrics">,

@@ -102,7 +102,7 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   ].filter((problem) => typeof problem === "string");
 }
 
-/** Whether a URL has a user or a password alone, with which every e-mail would wait in vain. */
+/** Whether a URL has a user without a password, or the reverse: no e-mail could be sent with it. */
 function lacksPartOfLogin(url: string | undefined): boolean {
   if (url === undefined) return false;
   const { username, password } = new URL(url);

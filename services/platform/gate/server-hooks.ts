@@ -82,8 +82,8 @@ type GateOptions = {
   /** By default, with limits derived from the memory of the process. */
   admission?: Admission | undefined;
   /**
-   * Creates the error of a call that its operation would refuse whatever its body is. Undefined if
-   * it may not.
+   * Finds out from the headers whether the operation would refuse a call, whatever its body is.
+   * @returns a function that creates the error; undefined if the call is not refused
    */
   refuseEarly?: (
     method: DescMethod,
@@ -154,8 +154,8 @@ export async function openGate(config: Config, keys: VerificationKeys, options: 
   }
 
   /**
-   * Looks a credential up while its call is counted. Not if the call is known to be refused, and
-   * not before the whole request has arrived: the session may end in the meantime.
+   * Looks up the session or API key of a call while the call is counted, unless the call is known to
+   * be refused, or its body has not arrived: the session may end before it has.
    */
   function beginLookup(
     { isWhole = () => false }: CallHead,

@@ -52,7 +52,7 @@ async function openGate(
   const [userId = ""] = await insertUsers(store, 1);
   const reserve = (text: string, maxTokens?: number) =>
     gate.reserve(startedRow(userId), [promptOf(text, maxTokens)], metrics, STAYS);
-  /** Fails as a port that refuses a caller by the headers of a call. */
+  /** Throws the error with which a port refuses a call by its headers. */
   const refuseCaller = (of = userId) => {
     const refusal = gate.refusalOf({ userId: of, keyId: "key" }, metrics);
     if (refusal) throw refusal();

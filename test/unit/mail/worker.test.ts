@@ -46,7 +46,7 @@ describe.each(ENGINES)("Mail worker, %s", async (engine) => {
       sql<Row>(
         `select "to", status, attempts, coalesce(next_attempt_at <= now(), false) as due from emails order by "to"`,
       );
-    /** A worker, as a process with its own clock has it. */
+    /** Starts the mail worker of a process that has a clock of its own. */
     const start = (
       given: Partial<QueueTimes> = {},
       { ahead = "0s" as StringValue, by = store as Store } = {},

@@ -12,7 +12,7 @@ export function clock(seconds: number): string {
   return parts.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }
 
-/** Facts in a row. Where a line ends between two of them, the dot stays at its end. */
+/** Joins facts with dots. If a line breaks between two facts, the dot ends the first line. */
 export const inRow = (facts: readonly (string | undefined)[]): string =>
   facts.filter(Boolean).join("\u00a0· ");
 
